@@ -15,7 +15,7 @@ use crate::observe::log::{Format, Limits, LogSink};
 use crate::observe::rate::Rate;
 use crate::observe::trace;
 use crate::run;
-use crate::settings::servers_file::{self, Plan};
+use crate::settings::servers_file::Plan;
 use crate::settings::{self, Settings};
 use crate::stop;
 use crate::sys::allocator;
@@ -151,7 +151,7 @@ fn daemon(options: DaemonOptions, personality: Personality) -> u8 {
         }
     };
     let options = DaemonOptions { protocol: Some(protocol), ..options };
-    let plan = options.servers.as_ref().map(|file| servers_file::read(file, personality.to_string().parse().ok()));
+    let plan = options.servers.as_ref().map(|file| settings::read_servers(file, personality.to_string().parse().ok()));
     let plan = match plan.transpose() {
         Ok(plan) => plan,
         Err(error) => {

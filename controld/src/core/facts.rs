@@ -3,12 +3,16 @@
 //! It is filled by whoever knows: the core its domains, servers and clients, the driver whether the holder is there and
 //! what witnesses and held descriptors there are. What nobody knows is `None` or absent, and never 0.
 
+#[cfg(test)]
+mod blank;
 mod named;
+mod snapshot;
 
-use crate::core::{ComputeMode, End, Entrance, Gpu, Pid, ProcessKey, ServerEpoch, SuspectIdentity, Suspicion, Uid};
+use crate::core::{ComputeMode, End, Entrance, Gpu, Pid, ProcessKey, ServerEpoch, SuspectIdentity, Uid};
 use core::time::Duration;
 pub(crate) use named::{NamedFacts, NamespaceFacts};
 use serde::Serialize;
+pub(crate) use snapshot::Snapshot;
 
 /// Something that the daemon does without, or does otherwise than it should, and serves clients all the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -360,46 +364,6 @@ pub(crate) struct StrangerFacts {
     /// Since it was found.
     #[serde(serialize_with = "seconds", rename = "since_s")]
     pub since: Duration,
-}
-
-/// The whole picture.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Snapshot {
-    pub daemon: DaemonFacts,
-    /// Its fault domains.
-    pub domains: Vec<DomainFacts>,
-    /// Its servers, oldest first.
-    pub servers: Vec<ServerFacts>,
-    /// The servers that somebody has named, and their namespaces, whether or not a process runs for them.
-    pub named: Vec<NamedFacts>,
-    /// Its clients, and the last few that are gone.
-    pub clients: Vec<ClientFacts>,
-    pub channels: Vec<ChannelFacts>,
-    /// The dead whose descriptors are held.
-    pub funerals: Vec<FuneralFacts>,
-    pub witnesses: Vec<WitnessFacts>,
-    /// The GPUs that servers see, as far as they were looked at.
-    pub gpus: Vec<GpuFacts>,
-    /// Places of GPUs that may be ill.
-    pub suspicions: Vec<Suspicion>,
-    /// Who uses them outside MPS; looked for only where compute modes are managed.
-    pub strangers: Vec<StrangerFacts>,
-    /// The memory that is kept; `vault list` tells it, and not `status`, since there can be thousands.
-    #[serde(skip)]
-    pub regions: Vec<RegionFacts>,
-}
-
-impl Snapshot {
-    /// What keeps the daemon from admitting a client now; nothing when it is ready.
-    ///
-    /// A fault does not, since newcomers wait on their open connections; neither does one domain whose servers keep
-    /// failing while another's work.
-    pub(crate) fn obstacles(&self) -> Vec<String> {
-        let quitting = self.daemon.quitting.then(|| "the daemon is about to end".to_owned());
-        let broken = !self.domains.is_empty() && self.domains.iter().all(|domain| domain.phase == DomainPhase::Broken);
-        let broken = broken.then(|| "the servers of every domain keep failing".to_owned());
-        quitting.into_iter().chain(self.daemon.obstacles.iter().cloned()).chain(broken).collect()
-    }
 }
 
 /// Seconds with their fraction.

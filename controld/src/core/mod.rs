@@ -261,6 +261,11 @@ impl Core {
         self.servers.named().entrances().collect()
     }
 
+    /// The namespace whose clients a server takes.
+    pub(crate) fn entrance_of(&self, server: ServerEpoch) -> Option<Entrance> {
+        self.servers.domain(self.servers.get(server)?.domain)?.key.entrance.clone()
+    }
+
     /// Whether a server is still to be started, or starting.
     pub(crate) fn is_starting(&self, server: ServerEpoch) -> bool {
         self.servers.get(server).is_some_and(|server| matches!(server.state, ServerState::Starting { .. }))

@@ -17,6 +17,9 @@ use tokio::task::AbortHandle;
 /// Connections that have not said their role, of each user who is neither root nor the owner.
 const MAX_HANDSHAKES_PER_USER: usize = 512;
 
+/// The vendor's line about a connection. It comes when it is known what the connection is.
+pub(super) const ACCEPTING: &str = "Accepting connection...";
+
 /// A connection that has been accepted and is not over.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -82,6 +85,11 @@ impl Connections {
         self.known.insert(connection, Connection { socket, uid, privileged: false, in_handshake: false, task });
     }
 
+    /// Whether its role is still to come.
+    pub(super) fn is_in_handshake(&self, connection: ConnectionId) -> bool {
+        self.known.get(&connection).is_some_and(|known| known.in_handshake)
+    }
+
     /// A connection has said its role.
     fn has_role(&mut self, connection: ConnectionId) -> Option<Arc<SeqPacket>> {
         let known = self.known.get_mut(&connection)?;
@@ -106,10 +114,10 @@ impl Connections {
 impl Driver {
     pub(super) fn accepted(&mut self, connection: ConnectionId, fd: OwnedFd, privileged: bool) {
         reached("accepted");
-        self.logs.chatter("Accepting connection...");
         match SeqPacket::new(fd) {
             Ok(socket) => self.greeted(connection, Arc::new(socket), privileged),
             Err(error) => {
+                self.logs.chatter(ACCEPTING);
                 self.say(&format!("A connection can't be used: {error}"));
                 self.successor.release(connection.0);
             }
@@ -120,6 +128,7 @@ impl Driver {
     pub(super) fn greeted(&mut self, connection: ConnectionId, socket: Arc<SeqPacket>, privileged: bool) {
         let uid = socket.connected_peer().map_or(u32::MAX, |peer| peer.uid);
         if !self.is_owner(uid) && self.connections.handshakes_of(uid) >= MAX_HANDSHAKES_PER_USER {
+            self.logs.chatter(ACCEPTING);
             self.logs.chatter(&format!("User {uid} has too many connections without a role"));
             socket.refuse_the_rest();
             return self.successor.release(connection.0);
@@ -137,6 +146,10 @@ impl Driver {
             return;
         };
         reached("role-seen");
+        // That of the command line is told of with its first command, which may be a mere look.
+        if role != Role::UI {
+            self.logs.chatter(ACCEPTING);
+        }
         match role {
             Role::CLIENT => {
                 self.successor.note(connection, Stage::Waiting, peer, None);

@@ -1,6 +1,7 @@
 //! Who takes what has happened: everything that wakes the driver is passed on here, and nothing is decided.
 
 use super::Driver;
+use super::connections::ACCEPTING;
 use super::events::Event;
 use super::following::Following;
 use super::successor::HolderNews;
@@ -82,6 +83,9 @@ impl Driver {
         match event {
             Event::Role { connection, role, peer } => self.role(connection, role, peer),
             Event::Refused { connection, refusal } => {
+                if self.connections.is_in_handshake(connection) {
+                    self.logs.chatter(ACCEPTING);
+                }
                 self.logs.chatter(refusal.line());
                 self.close(connection);
             }
@@ -109,7 +113,7 @@ impl Driver {
                 self.feed(Input::ClientDone { connection, status: None });
             }
             Event::Command { session, line } => {
-                if let Some((peer, rights)) = self.sessions.command(session, &line) {
+                if let Some((peer, rights)) = self.command_of(session, &line) {
                     reached("command-read");
                     self.feed(Input::Command { session, peer, rights, line });
                 }

@@ -47,6 +47,7 @@ impl Driver {
         let listening = self.successor.listen(keys::entrance(id), Kind::LISTENER_PUBLIC, listener, is_new);
         listening.map_err(|error| error.to_string())?;
         self.share_vault_with(entrance);
+        self.open_log_of(entrance);
         Ok(())
     }
 

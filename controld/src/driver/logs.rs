@@ -2,16 +2,21 @@
 
 use super::Driver;
 use super::witnesses::fault_records::FaultRecords;
-use crate::core::{Input, JournalEvent, Pid};
+use crate::core::{Entrance, Input, JournalEvent, Pid, ServerEpoch};
 use crate::io::log_fifo::LogFifo;
 use crate::observe::log::LogSink;
 use crate::observe::metrics::Extras;
+use remps_proto::admin::module::DEFAULT_NAMESPACE;
 use remps_proto::mps::log::Record;
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// How often it is said how many lines were not logged: one who floods the log makes no lines of that either.
 const SUPPRESSED_TELLING: Duration = Duration::from_secs(1);
+
+/// Processes of named servers that are known when one more has begun: more are forgotten when they have ended.
+const MOST_NAMED: usize = 1024;
 
 /// Where lines are logged, and what servers write.
 pub(super) struct Logs {
@@ -20,13 +25,22 @@ pub(super) struct Logs {
     /// Bytes of the FIFO that were no records, as last said.
     garbage: u64,
     faults: FaultRecords,
+    /// To which named server processes belong, those that have ended lately among them: their last lines come late.
+    named: BTreeMap<Pid, String>,
     /// When it was said last which lines were not logged.
     suppressed_told_at: Duration,
 }
 
 impl Logs {
     pub(super) fn new(sink: LogSink, fifo: LogFifo) -> Self {
-        Self { sink, fifo, garbage: 0, faults: FaultRecords::default(), suppressed_told_at: Duration::ZERO }
+        Self {
+            sink,
+            fifo,
+            garbage: 0,
+            faults: FaultRecords::default(),
+            named: BTreeMap::new(),
+            suppressed_told_at: Duration::ZERO,
+        }
     }
 
     /// A line of our own for `control.log`.
@@ -41,11 +55,12 @@ impl Logs {
 
     /// What a server has written to its standard error.
     pub(super) fn server_said(&self, pid: Pid, lines: &[Vec<u8>], dropped: u32) {
+        let named = self.named.get(&pid).map(String::as_str);
         for line in lines {
-            self.sink.server_stderr(pid, line);
+            self.sink.server_stderr(pid, named, line);
         }
         if dropped > 0 {
-            self.sink.server_stderr(pid, format!("{dropped} lines of standard error dropped").as_bytes());
+            self.sink.server_stderr(pid, named, format!("{dropped} lines of standard error dropped").as_bytes());
         }
     }
 
@@ -75,7 +90,7 @@ impl Logs {
 
     /// Logs a record, which anybody may have written; what it says of a fault, if records of its server are heard.
     fn record(&mut self, now: Duration, record: &Record, is_heard: impl Fn(Pid) -> bool) -> Option<Input> {
-        self.sink.record(record);
+        self.sink.record(record, self.named.get(&record.pid).map(String::as_str));
         self.faults.hear(now, record, is_heard).map(Input::Evidence)
     }
 
@@ -104,6 +119,33 @@ impl Driver {
 
     pub(super) fn say_all(&self, lines: &[String]) {
         lines.iter().for_each(|line| self.say(line));
+    }
+
+    /// A server has this process from now on.
+    pub(super) fn server_has(&mut self, server: ServerEpoch, pid: Pid) {
+        let Self { logs, servers, core, .. } = self;
+        match core.entrance_of(server) {
+            Some(entrance) => drop(logs.named.insert(pid, entrance.server)),
+            None => drop(logs.named.remove(&pid)),
+        }
+        if logs.named.len() > MOST_NAMED {
+            let living: Vec<Pid> = servers.pids().collect();
+            logs.named.retain(|pid, _| living.contains(pid));
+        }
+    }
+
+    /// Opens the log of a named server, with its first namespace. The logs of those that are deleted and have ended are
+    /// closed by then.
+    pub(super) fn open_log_of(&self, entrance: &Entrance) {
+        if entrance.namespace != DEFAULT_NAMESPACE {
+            return;
+        }
+        let existing = self.core.entrances();
+        let of_processes = |name: &str| self.logs.named.values().any(|known| known == name);
+        self.logs.sink.keep_named(|name| existing.iter().any(|known| known.server == name) || of_processes(name));
+        if let Err(error) = self.logs.sink.open_named(&entrance.server) {
+            self.say(&format!("The lines of server {} go to the log of all servers: {error}", entrance.server));
+        }
     }
 
     pub(super) fn records(&mut self, records: &[Record]) {

@@ -205,6 +205,7 @@ impl Driver {
     pub(super) fn spawn_server(&mut self, server: ServerEpoch, identity: Identity, extent: Extent) {
         match self.servers.spawn(server, identity, extent, &self.successor) {
             Ok(pid) => {
+                self.server_has(server, pid);
                 let told = self.witnesses.look_for_notices();
                 self.told(told);
                 self.feed(Input::ServerSpawned { server, pid });

@@ -4,6 +4,7 @@ pub(super) mod conversation;
 mod rights;
 
 use super::Driver;
+use super::connections::ACCEPTING;
 use super::events::Events;
 use crate::core::{Peer, Rights, SessionId, Uid};
 use crate::io::seqpacket::SeqPacket;
@@ -38,6 +39,18 @@ enum Opened {
     Refused,
 }
 
+/// What the log has of a session. One in which nothing is asked but looks has no lines of the vendor's: whoever watches the
+/// daemon looks every few seconds, for weeks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Logged {
+    /// Nothing has been asked yet.
+    NotYet,
+    /// Nothing but looks.
+    Looks,
+    /// The vendor's lines.
+    Lines,
+}
+
 #[derive(Debug)]
 struct Session {
     peer: Peer,
@@ -48,6 +61,8 @@ struct Session {
     busy: bool,
     /// The command under way and since when, for the metrics.
     under_way: Option<(Option<CommandName>, Instant)>,
+    /// What the log has of it.
+    logged: Logged,
     task: AbortHandle,
 }
 
@@ -93,16 +108,23 @@ impl Sessions {
         let (answers_tx, answers_rx) = mpsc::unbounded_channel();
         let Visitor { session, peer, rights, socket, .. } = visitor;
         let task = tokio::spawn(conversation::serve(session, socket, self.events.clone(), answers_rx)).abort_handle();
-        self.open.insert(session, Session { peer, rights, answers_tx, busy: false, under_way: None, task });
+        self.open.insert(
+            session,
+            Session { peer, rights, answers_tx, busy: false, under_way: None, logged: Logged::NotYet, task },
+        );
         Opened::Now
     }
 
-    /// A session has sent a command: who it is, and what he may do.
-    pub(super) fn command(&mut self, session: SessionId, line: &[u8]) -> Option<(Peer, Rights)> {
+    /// A session has sent a command: what it has, and what was told of it before and is now.
+    fn command(&mut self, session: SessionId, line: &[u8]) -> Option<(&Session, Logged)> {
         let known = self.open.get_mut(&session)?;
+        let command = Command::parse(line, self.personality);
         known.busy = true;
-        known.under_way = Some((Command::parse(line, self.personality).name(), Instant::now()));
-        Some((known.peer, known.rights.clone()))
+        known.under_way = Some((command.name(), Instant::now()));
+        let before = known.logged;
+        let is_look = command.is_look() && before != Logged::Lines;
+        known.logged = if is_look { Logged::Looks } else { Logged::Lines };
+        Some((known, before))
     }
 
     /// The command that a session has under way, whose it is and what it took, told once.
@@ -125,9 +147,14 @@ impl Sessions {
         true
     }
 
-    /// Whether there was such a session, which is over.
-    pub(super) fn ended(&mut self, session: SessionId) -> bool {
-        self.open.remove(&session).is_some()
+    /// What was told of a session that is over, if there was such a one.
+    fn ended(&mut self, session: SessionId) -> Option<Logged> {
+        self.open.remove(&session).map(|known| known.logged)
+    }
+
+    /// Forgets a session that is over.
+    pub(super) fn forget(&mut self, session: SessionId) {
+        self.open.remove(&session);
     }
 
     /// Ends those that have no command under way.
@@ -151,19 +178,44 @@ impl Driver {
     pub(super) fn open_session(&mut self, visitor: Visitor) {
         let uid = visitor.peer.uid;
         match self.sessions.open(visitor, self.core.is_quitting()) {
-            Opened::Now => self.logs.chatter("NEW UI"),
-            Opened::NotNow => {}
+            Opened::Now | Opened::NotNow => {}
             Opened::Refused => {
+                self.logs.chatter(ACCEPTING);
                 self.logs.chatter(&format!("User {uid} has too many sessions, one is refused"));
             }
         }
     }
 
+    /// A session has sent a command: who it is, and what he may do.
+    pub(super) fn command_of(&mut self, session: SessionId, line: &[u8]) -> Option<(Peer, Rights)> {
+        let (known, before) = self.sessions.command(session, line)?;
+        let (peer, told) = (known.peer, known.logged);
+        let of = (peer, known.rights.clone());
+        if told == Logged::Looks {
+            let command = String::from_utf8_lossy(line);
+            let command = command.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+            tracing::debug!(pid = peer.pid, uid = peer.uid, %command, "somebody looks");
+        } else if before != Logged::Lines {
+            self.tell_of_session();
+        }
+        Some(of)
+    }
+
+    fn tell_of_session(&self) {
+        self.logs.chatter(ACCEPTING);
+        self.logs.chatter("NEW UI");
+    }
+
     pub(super) fn session_ended(&mut self, session: SessionId) {
         self.resting.forget(session);
         self.usage.forget(session);
-        if self.sessions.ended(session) {
-            self.logs.chatter("UI closed");
+        match self.sessions.ended(session) {
+            Some(Logged::NotYet) => {
+                self.tell_of_session();
+                self.logs.chatter("UI closed");
+            }
+            Some(Logged::Lines) => self.logs.chatter("UI closed"),
+            Some(Logged::Looks) | None => {}
         }
         if let Some(visitor) = self.sessions.queued.pop_front() {
             self.open_session(visitor);

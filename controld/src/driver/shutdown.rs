@@ -44,7 +44,7 @@ impl Driver {
         reached("holder-left");
         while !sessions.is_empty() {
             match tokio::time::timeout_at(deadline, events_rx.recv()).await {
-                Ok(Some(Event::SessionEnded { session })) => drop(sessions.ended(session)),
+                Ok(Some(Event::SessionEnded { session })) => sessions.forget(session),
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => break,
             }

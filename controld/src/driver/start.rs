@@ -144,7 +144,7 @@ impl Driver {
         }
         let mut backlog = Decoder::default();
         backlog.push(&found.backlog);
-        backlog.for_each(|record| log.record(&record));
+        backlog.for_each(|record| log.record(&record, None));
 
         let (events, events_rx) = Events::channel();
         let servers = Servers::new(&settings, events.clone());

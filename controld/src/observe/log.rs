@@ -3,8 +3,12 @@
 //! Users tail these files into pod logs, so they exist before the daemon says that it is ready, keep their names, and
 //! are only ever truncated in place (see [`file`](super::log_file)). Nothing that happens to a log stops or blocks the
 //! daemon: a line that cannot be written is counted, and when writing works again one line says how many were lost.
-//! Every source has its rate (see [`rate`](super::rate)).
+//! Every source has its rate (see [`rate`](super::rate)). A server that somebody has named has a `server.log` in a folder of
+//! its own ([`named`]).
 
+mod named;
+
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -100,6 +104,8 @@ struct Inner {
     control: Destination,
     /// `None` when the servers' lines go where the daemon's go.
     server: Option<Destination>,
+    /// Those of named servers.
+    named: BTreeMap<String, Destination>,
     counters: LogCounters,
 }
 
@@ -107,6 +113,16 @@ struct Inner {
 #[derive(Debug, Clone)]
 pub struct LogSink {
     inner: Arc<Mutex<Inner>>,
+}
+
+/// Whose file a line goes to.
+#[derive(Debug, Clone, Copy)]
+enum Whose<'a> {
+    Daemon,
+    /// All servers'.
+    Servers,
+    /// That of a server that somebody has named.
+    Named(&'a str),
 }
 
 /// One line before it is formatted.
@@ -160,6 +176,7 @@ impl LogSink {
             limiter: Limiter::new(rate),
             control: destination(control),
             server: server.map(destination),
+            named: BTreeMap::new(),
             counters: LogCounters::default(),
         };
         Self { inner: Arc::new(Mutex::new(inner)) }
@@ -168,28 +185,29 @@ impl LogSink {
     /// A line of the daemon about a change. `pid` stands in the bracket: the daemon's, or that of the server that the
     /// line is about (`Starting new server 519 for user 0`).
     pub fn control(&self, pid: u32, text: &str) {
-        self.write(Bucket::Control, &own_record(pid, text), Map::new());
+        self.write(Bucket::Control, None, &own_record(pid, text), Map::new());
     }
 
     /// A line of the daemon about one connection or command, which anybody can cause.
     pub fn chatter(&self, pid: u32, text: &str) {
-        self.write(Bucket::Chatter, &own_record(pid, text), Map::new());
+        self.write(Bucket::Chatter, None, &own_record(pid, text), Map::new());
     }
 
-    /// A record of the FIFO: to `control.log` if it says that the daemon wrote it, else to `server.log`.
-    pub fn record(&self, record: &Record) {
-        self.write(Bucket::Writer(record.pid), record, Map::new());
+    /// A record of the FIFO: to `control.log` if it says that the daemon wrote it, else to `server.log`, that of the named
+    /// server whose process has this pid.
+    pub fn record(&self, record: &Record, named: Option<&str>) {
+        self.write(Bucket::Writer(record.pid), named, record, Map::new());
     }
 
     /// A line of a server's standard error.
-    pub fn server_stderr(&self, pid: u32, text: &[u8]) {
+    pub fn server_stderr(&self, pid: u32, named: Option<&str>, text: &[u8]) {
         let record = Record { source: Source::OTHER, pid, time: now(), text: text.to_vec() };
-        self.write(Bucket::Writer(pid), &record, Map::new());
+        self.write(Bucket::Writer(pid), named, &record, Map::new());
     }
 
     /// An event of the daemon with its fields, which only the JSON format keeps apart; `text` has them too.
     pub(super) fn event(&self, bucket: Bucket, text: &str, fields: Map<String, Value>) {
-        self.write(bucket, &own_record(std::process::id(), text), fields);
+        self.write(bucket, None, &own_record(std::process::id(), text), fields);
     }
 
     /// Reports lines that were suppressed and not yet reported, as an ending daemon does. Otherwise the report comes with
@@ -197,9 +215,10 @@ impl LogSink {
     pub fn report_suppressed(&self) {
         let mut inner = self.inner.lock();
         for (bucket, count) in inner.limiter.take_suppressed() {
-            let to_server = matches!(bucket, Bucket::Writer(_) | Bucket::OtherWriters);
+            let whose =
+                if matches!(bucket, Bucket::Writer(_) | Bucket::OtherWriters) { Whose::Servers } else { Whose::Daemon };
             let line = inner.format.suppressed(bucket, count);
-            inner.append(to_server, &line);
+            inner.append(whose, &line);
         }
     }
 
@@ -215,9 +234,9 @@ impl LogSink {
     /// When a file cannot be opened; that one is then written on as before.
     pub fn reopen(&self) -> std::io::Result<()> {
         let mut inner = self.inner.lock();
-        let Inner { control, server, .. } = &mut *inner;
+        let Inner { control, server, named, .. } = &mut *inner;
         let mut result = Ok(());
-        for destination in std::iter::once(control).chain(server) {
+        for destination in std::iter::once(control).chain(server).chain(named.values_mut()) {
             if let Output::File(file) = &mut destination.output {
                 result = file.reopen().and(result);
             }
@@ -229,33 +248,36 @@ impl LogSink {
     #[must_use]
     pub fn troubles(&self) -> Vec<String> {
         let inner = self.inner.lock();
-        std::iter::once(&inner.control).chain(&inner.server).filter_map(Destination::trouble).collect()
+        inner.destinations().filter_map(Destination::trouble).collect()
     }
 
     /// What happened to lines.
     #[must_use]
     pub fn counters(&self) -> LogCounters {
         let inner = self.inner.lock();
-        let files = std::iter::once(&inner.control).chain(&inner.server);
-        let truncations = files.map(|destination| match &destination.output {
+        let truncations = inner.destinations().map(|destination| match &destination.output {
             Output::File(file) => file.truncations(),
             Output::Stream(_) | Output::Nowhere => 0,
         });
         LogCounters { truncations: truncations.sum(), ..inner.counters }
     }
 
-    fn write(&self, bucket: Bucket, record: &Record, fields: Map<String, Value>) {
+    fn write(&self, bucket: Bucket, named: Option<&str>, record: &Record, fields: Map<String, Value>) {
         let mut inner = self.inner.lock();
-        let to_server = record.source != Source::CONTROL;
+        let whose = match named {
+            _ if record.source == Source::CONTROL => Whose::Daemon,
+            Some(server) if inner.named.contains_key(server) => Whose::Named(server),
+            _ => Whose::Servers,
+        };
         match inner.limiter.line(bucket, Instant::now()) {
             Verdict::Suppress => inner.counters.suppressed += 1,
             Verdict::Write { suppressed } => {
                 if suppressed > 0 {
                     let report = inner.format.suppressed(bucket, suppressed);
-                    inner.append(to_server, &report);
+                    inner.append(whose, &report);
                 }
                 let line = inner.format.line(Line { record, fields });
-                inner.append(to_server, &line);
+                inner.append(whose, &line);
             }
         }
     }
@@ -276,9 +298,17 @@ impl Destination {
 }
 
 impl Inner {
-    fn append(&mut self, to_server: bool, line: &str) {
-        let Self { format, control, server, counters, .. } = self;
-        let destination = server.as_mut().filter(|_| to_server).unwrap_or(control);
+    fn destinations(&self) -> impl Iterator<Item = &Destination> {
+        std::iter::once(&self.control).chain(&self.server).chain(self.named.values())
+    }
+
+    fn append(&mut self, whose: Whose<'_>, line: &str) {
+        let Self { format, control, server, named, counters, .. } = self;
+        let destination = match whose {
+            Whose::Daemon => control,
+            Whose::Named(name) => named.get_mut(name).or(server.as_mut()).unwrap_or(control),
+            Whose::Servers => server.as_mut().unwrap_or(control),
+        };
         let mut bytes = Vec::with_capacity(line.len() + 1);
         if destination.lost > 0 {
             let text = format!("Log writing works again, {} lines were lost", destination.lost);

@@ -66,6 +66,11 @@ impl LogFile {
         &self.path
     }
 
+    /// The size at which it is truncated.
+    pub(super) fn cap(&self) -> u64 {
+        self.cap
+    }
+
     /// Whether nobody can find it any more: it was removed, or its directory.
     pub(super) fn is_removed(&self) -> bool {
         append::is_removed(&self.file)

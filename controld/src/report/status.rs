@@ -41,6 +41,7 @@ fn as_json(snapshot: &Snapshot, obstacles: &[String]) -> Vec<String> {
     lines.push(",".to_owned());
     list(&mut lines, "domains", &snapshot.domains);
     list(&mut lines, "servers", &snapshot.servers);
+    list(&mut lines, "named", &snapshot.named);
     list(&mut lines, "clients", &snapshot.clients);
     list(&mut lines, "funerals", &snapshot.funerals);
     list(&mut lines, "witnesses", &snapshot.witnesses);

@@ -111,17 +111,9 @@ fn snapshot() -> Snapshot {
     };
     Snapshot {
         daemon: DaemonFacts {
-            memory_unknown: None,
-            pid: 7,
-            version: "0.1.0",
-            personality: "580".to_owned(),
-            owner: 0,
             uptime: Duration::from_secs(90),
-            quitting: false,
-            obstacles: vec![],
-            degraded: vec![],
-            driver: None,
             pipe_directory: "/run/nvidia-mps".to_owned(),
+            ..DaemonFacts::blank()
         },
         domains: vec![domain(1000, DomainPhase::Serving), domain(1001, DomainPhase::Broken)],
         servers: vec![ServerFacts {
@@ -138,7 +130,6 @@ fn snapshot() -> Snapshot {
             ready: Some(Duration::from_secs(80)),
             memory_bytes: Some(69 << 20),
         }],
-        named: vec![],
         clients: vec![
             client(42, 1000, ClientPhase::Live),
             client(43, 1001, ClientPhase::Waiting),
@@ -153,12 +144,8 @@ fn snapshot() -> Snapshot {
             server: Some(519),
             source: "patched-module",
         }],
-        regions: Vec::new(),
-        gpus: vec![],
-        suspicions: Vec::new(),
-        strangers: vec![],
-        funerals: vec![],
         witnesses: vec![WitnessFacts { name: "uvm-event", missing: None, attached: Some(1), refused: 1 }],
+        ..Snapshot::blank()
     }
 }
 

@@ -1,8 +1,9 @@
 //! Values that have the right type and still make no sense.
 
 use super::cluster::host_and_port;
+use super::faults::Faults;
 use super::file::{Cluster, ConfigFile};
-use super::parse::{Faults, OVERRIDES};
+use super::parse::OVERRIDES;
 use crate::core::{DomainMatch, DomainPolicy, FaultPolicy, GpuPolicy, GroupPolicy, Grouping, Sharing};
 use std::net::SocketAddr;
 use std::path::Path;

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `file` | the keys, with their defaults; those that decide something are the core's policies |
 //! | `parse` | text to values, with every error in it |
+//! | `faults` | what is wrong with a file, each with its line |
 //! | `cluster` | whom to tell in a cluster |
 //! | `retired` | keys that are no settings any more |
 //! | `check` | values that have the right type and make no sense |
@@ -16,6 +17,7 @@
 
 mod check;
 mod cluster;
+mod faults;
 mod file;
 mod parse;
 mod retired;
@@ -23,8 +25,8 @@ pub(crate) mod servers_file;
 pub(crate) mod show;
 
 pub(crate) use cluster::Surroundings;
+pub(crate) use faults::{ConfigFault, Lines};
 pub(crate) use file::ConfigFile;
-pub(crate) use parse::{ConfigFault, Lines};
 
 use crate::core::{Policy, Sharing};
 use crate::patience::{patient, very_patient};
@@ -219,6 +221,15 @@ fn read_file(named: Option<&Path>) -> Result<(ConfigFile, Source, Vec<ConfigFaul
         Ok((file, lines, retired)) => Ok((file, Source { path, found: true, lines }, retired)),
         Err(faults) => Err(SettingsError::Invalid { path, faults }),
     }
+}
+
+/// Reads the file of the option `-a`.
+///
+/// # Errors
+/// [`SettingsError`] when it can't be read, is too large, or has anything in it that it must not have.
+pub(crate) fn read_servers(path: &Path, installed: Option<u32>) -> Result<servers_file::Plan, SettingsError> {
+    let text = read_bounded(path).map_err(|source| SettingsError::Read { path: path.to_owned(), source })?;
+    servers_file::parse(&text, installed).map_err(|faults| SettingsError::Invalid { path: path.to_owned(), faults })
 }
 
 fn read_bounded(path: &Path) -> io::Result<String> {

@@ -3,7 +3,8 @@
 //! A file that still has one works as without it, because operators exchange the program and leave the file. It is named
 //! in the log, by `doctor` and by `--check-config`, with the value that holds and why.
 
-use super::parse::{ConfigFault, Lines, OVERRIDES};
+use super::faults::{ConfigFault, Lines};
+use super::parse::OVERRIDES;
 use crate::core::Constants;
 use crate::core::vault::VaultPolicy;
 use crate::observe::rate::Rate;

@@ -6,13 +6,11 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a value of any other type is wrong")]
 
-use super::parse::{ConfigFault, Faults, Lines, line_at, unknown};
-use super::{SettingsError, read_bounded};
+use super::faults::{ConfigFault, Faults, Lines, line_at, unknown};
 use remps_proto::admin::limits::DeviceKey;
 use remps_proto::admin::module::change::{devices, memory, percentage, priority};
 use remps_proto::admin::module::{DEFAULT_NAMESPACE, Limits, is_name, needs};
 use std::collections::BTreeMap;
-use std::path::Path;
 use toml::de::DeTable;
 use toml::{Table, Value};
 
@@ -33,15 +31,6 @@ pub(crate) struct PlannedServer {
 
 /// What the file says, by the servers' names.
 pub(crate) type Plan = BTreeMap<String, PlannedServer>;
-
-/// Reads the file.
-///
-/// # Errors
-/// [`SettingsError`] when it can't be read, is too large, or has anything in it that it must not have.
-pub(crate) fn read(path: &Path, installed: Option<u32>) -> Result<Plan, SettingsError> {
-    let text = read_bounded(path).map_err(|source| SettingsError::Read { path: path.to_owned(), source })?;
-    parse(&text, installed).map_err(|faults| SettingsError::Invalid { path: path.to_owned(), faults })
-}
 
 /// Reads its text.
 ///
@@ -268,6 +257,7 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::{SettingsError, read_servers};
     use proptest::prelude::*;
     use remps_proto::admin::limits::{MemLimit, Percentage, Priority};
 
@@ -369,7 +359,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("large.toml");
         std::fs::write(&path, "#".repeat(2 << 20)).unwrap();
-        assert!(matches!(read(&path, None), Err(SettingsError::Read { .. })));
+        assert!(matches!(read_servers(&path, None), Err(SettingsError::Read { .. })));
     }
 
     proptest! {

@@ -39,7 +39,8 @@ use targets::Target;
 
 /// Exit status when everything asked for was done.
 const DONE: u8 = 0;
-/// Exit status when a process lives on, or a client of another namespace could not be terminated.
+/// Exit status when a process lives on, a client of another namespace could not be terminated, or there was no such process
+/// or client.
 const NOT_DONE: u8 = 1;
 /// Blanks before what goes on of a line.
 const INDENT: usize = 4;
@@ -49,9 +50,11 @@ const INDENT: usize = 4;
 pub(crate) fn run(pipe_dir: &Path, request: &StopRequest) -> u8 {
     let proc = Path::new(FOLDER);
     let mut warnings = Vec::new();
+    let mut is_answered = true;
     let targets = targets::name(proc, &request.whom).and_then(|named| {
         let clients = Clients::ask(pipe_dir).unwrap_or_else(|error| {
             warnings.push(format!("{error}; nothing is terminated before it is ended"));
+            is_answered = false;
             Clients::default()
         });
         targets::find(proc, named, &clients)
@@ -63,6 +66,11 @@ pub(crate) fn run(pipe_dir: &Path, request: &StopRequest) -> u8 {
             for target in targets {
                 let report = stop(pipe_dir, request, &target);
                 warnings.extend(report.warning.clone());
+                // Without a daemon nobody can say so, and a hook must end what it was told to end.
+                if is_answered && target.client.is_none() && target.process.is_some() {
+                    warnings.push(format!("{}: no client of this daemon's", target.name()));
+                    status = NOT_DONE;
+                }
                 // A closed standard output leaves nobody to tell, and is no reason to leave a client running.
                 let _ = out.write_all(report.shown(&target, request.form).as_bytes());
                 if !report.complete {
@@ -103,6 +111,9 @@ impl Report {
 fn stop(pipe_dir: &Path, request: &StopRequest, target: &Target) -> Report {
     let mut steps = Vec::new();
     let mut warning = None;
+    if target.process.is_none() && target.client.is_none() {
+        return Report { done: "no such process".to_owned(), complete: false, warning };
+    }
     let process = target.process.as_ref().filter(|_| request.signals);
     if let Some(process) = process
         && let Some(took) = end::let_it_end(process, request.grace)

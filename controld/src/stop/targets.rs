@@ -19,7 +19,7 @@ const DEEPEST: usize = 16;
 pub(super) struct Target {
     /// Its pid here; `None` when only the daemon's is known.
     pub(super) pid: Option<u32>,
-    /// What signals are sent to; `None` when it can't be named from here.
+    /// What signals are sent to; `None` when it can't be named from here, or is gone.
     pub(super) process: Option<Process>,
     /// What the daemon has of it, if it is a client.
     pub(super) client: Option<Client>,
@@ -52,19 +52,24 @@ impl Target {
 /// Who is named by the call, before the daemon is asked.
 #[derive(Debug)]
 pub(super) enum Named {
-    /// Processes; those of a cgroup are stopped if they are clients only.
-    Processes { found: Vec<(u32, Process)>, clients_only: bool },
+    /// Processes, and pids that no process has; those of a cgroup are stopped if they are clients only.
+    Processes { found: Vec<(u32, Process)>, missing: Vec<u32>, clients_only: bool },
     /// The clients in the pid namespace with this inode.
     Namespace(u64),
 }
 
-/// Opens the processes that are meant. Those that have ended already are left out.
+/// Opens the processes that are meant. Members of a cgroup that have ended already are left out.
 ///
 /// # Errors
 /// [`TargetError`] when they can't be named or looked at.
 pub(super) fn name(proc: &Path, whom: &Whom) -> Result<Named, TargetError> {
     match whom {
-        Whom::Pids(pids) => Ok(Named::Processes { found: open_all(pids)?, clients_only: false }),
+        Whom::Pids(pids) => {
+            let found = open_all(pids)?;
+            let is_missing = |pid: &u32| found.iter().all(|(known, _)| known != pid);
+            let missing = pids.iter().copied().filter(is_missing).collect();
+            Ok(Named::Processes { found, missing, clients_only: false })
+        }
         Whom::Cgroup(path) => {
             let path = if path.starts_with(CGROUPS) {
                 path.clone()
@@ -76,7 +81,7 @@ pub(super) fn name(proc: &Path, whom: &Whom) -> Result<Named, TargetError> {
             // One that has ended before it was opened has left its pid to anybody; here still are only members.
             let still = members()?;
             found.retain(|(pid, _)| still.contains(pid));
-            Ok(Named::Processes { found, clients_only: true })
+            Ok(Named::Processes { found, missing: Vec::new(), clients_only: true })
         }
         Whom::NamespaceOf(process) => {
             let process = process.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
@@ -103,11 +108,12 @@ fn open_all<'a>(pids: impl IntoIterator<Item = &'a u32>) -> Result<Vec<(u32, Pro
 /// When a pid may be that of anybody for the daemon.
 pub(super) fn find(proc: &Path, named: Named, clients: &Clients) -> Result<Vec<Target>, TargetError> {
     let view = view(proc, clients.keeper);
-    let (found, clients_only) = match named {
+    let (found, missing, clients_only) = match named {
         Named::Namespace(inode) => return Ok(within(proc, inode, view, clients)),
-        Named::Processes { found, clients_only } => (found, clients_only),
+        Named::Processes { found, missing, clients_only } => (found, missing, clients_only),
     };
-    let mut targets = Vec::new();
+    let gone = |pid| Target { pid: Some(pid), process: None, client: None };
+    let mut targets: Vec<Target> = missing.into_iter().map(gone).collect();
     for (pid, process) in found {
         let client = match as_seen(proc, view, pid) {
             Some(seen) => clients.find(seen).cloned(),

@@ -120,10 +120,11 @@ fn a_pid_that_may_be_anybodys_is_refused() {
 }
 
 #[test]
-fn a_process_that_has_ended_is_nobody_to_stop() {
+fn a_process_that_has_ended_is_told_and_is_nobody_to_stop() {
     let proc = host();
     let nobody = u32::try_from(i32::MAX).unwrap();
-    assert!(find(&proc, &Whom::Pids(vec![nobody]), &clients(200)).unwrap().is_empty());
+    let found = find(&proc, &Whom::Pids(vec![nobody]), &clients(200)).unwrap();
+    assert!(matches!(found.as_slice(), [Target { pid: Some(pid), process: None, client: None }] if *pid == nobody));
 }
 
 #[test]

@@ -51,6 +51,50 @@ fn ct_21_a_capped_log_is_truncated_in_place_and_a_follower_keeps_following() {
     });
 }
 
+/// A daemon that logs to files, and this level.
+fn start_with_level(stage: &Stage, level: &str) {
+    let mut command = stage.lab().command(&["-d"]);
+    let started = stage.lab().finish(command.env("MPS_LOG_LEVEL", level), b"");
+    assert_eq!(started.code, Some(0), "{started:?}");
+}
+
+#[test]
+fn who_only_looks_has_no_lines_in_the_log_and_who_commands_has_the_vendors() {
+    const LINES: [&str; 4] = ["Accepting connection...", "NEW UI", "Cmd:get_default_client_priority", "UI closed"];
+    Stage::run(|stage| {
+        start_with_level(stage, "info");
+        let top = stage.lab().finish(&mut stage.lab().command(&["top", "--once"]), b"");
+        assert_eq!(top.code, Some(0), "{top:?}");
+        assert!(stage.ask("status\nget_fault_list\nevents\nmetrics\n").contains("ready"));
+        // Looks before a command and after it in one session.
+        assert!(stage.ask("status\nget_default_client_priority\nstatus\n").contains("ready"));
+        stage.lab().wait_log("control.log", "UI closed");
+        let log = stage.lab().log("control.log");
+        let of_sessions = |line: &&str| LINES.iter().any(|known| line.ends_with(known)) || line.contains("Cmd:");
+        let lines: Vec<&str> = log.lines().filter(of_sessions).collect();
+        assert_eq!(lines.len(), LINES.len(), "{log}");
+        assert!(lines.iter().zip(LINES).all(|(line, known)| line.ends_with(known)), "{log}");
+        assert!(!log.contains("somebody looks"), "{log}");
+    });
+    // What is asked of the third interface is a command of the vendor's, and who asks nothing is told of, too.
+    for (asked, line) in [("server list\n", "Cmd:server list"), ("status extra\n", "Cmd:status extra"), ("", "NEW UI")]
+    {
+        Stage::run(|stage| {
+            start_with_level(stage, "info");
+            let _ = stage.lab().finish(&mut stage.lab().command(&[]), asked.as_bytes());
+            stage.lab().wait_log("control.log", "UI closed");
+            assert!(stage.lab().log("control.log").contains(line), "{asked}");
+        });
+    }
+    Stage::run(|stage| {
+        start_with_level(stage, "debug");
+        assert!(stage.ask("status\n").contains("ready"));
+        stage.lab().wait_log("control.log", "somebody looks");
+        let log = stage.lab().log("control.log");
+        assert!(log.lines().any(|line| line.contains("somebody looks") && line.ends_with("command=status")), "{log}");
+    });
+}
+
 #[test]
 fn a_flood_of_records_is_bounded_in_rate_counted_and_delays_nobody() {
     Stage::run(|stage| {

@@ -40,6 +40,14 @@ fn assert_done(finished: &Finished, says: &str) {
     assert!(finished.stdout_text().contains(says), "{finished:?}");
 }
 
+/// It is ended, and said to be no client.
+#[track_caller]
+fn assert_no_client(finished: &Finished, pid: &str, says: &str) {
+    let remark = format!("stop-client: {pid}: no client of this daemon's\n");
+    assert_eq!((finished.code, finished.stderr_text()), (Some(1), remark), "{finished:?}");
+    assert!(finished.stdout_text().contains(says), "{finished:?}");
+}
+
 fn wait(sim: &Sim, what: &str, is_so: impl Fn() -> bool) {
     watch::wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, is_so);
 }
@@ -89,7 +97,7 @@ fn who_does_not_end_by_sigterm_is_killed_after_the_timeout() {
         let sim = Sim::started(subject, &[]);
         let stubborn = shell(&sim, "");
         let pid = stubborn.pid().to_string();
-        assert_done(&stop(&sim, &["--timeout", "0.2", &pid]), "after SIGKILL");
+        assert_no_client(&stop(&sim, &["--timeout", "0.2", &pid]), &pid, "after SIGKILL");
         assert_eq!(sim.finish(stubborn).signal, Some(Signal::SIGKILL as i32), "{subject}");
     });
 }
@@ -99,7 +107,8 @@ fn who_handles_sigterm_may_end_by_itself_when_it_is_given_grace() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[]);
         let graceful = shell(&sim, "exit 3");
-        assert_done(&stop(&sim, &["--grace", PATIENT, &graceful.pid().to_string()]), "ended by itself");
+        let pid = graceful.pid().to_string();
+        assert_no_client(&stop(&sim, &["--grace", PATIENT, &pid]), &pid, "ended by itself");
         assert_eq!(sim.finish(graceful).code, Some(3), "{subject}");
         // One that does not handle it is terminated first, whatever grace there is: the signal would end it at once.
         let other = bystander(&sim);
@@ -107,6 +116,30 @@ fn who_handles_sigterm_may_end_by_itself_when_it_is_given_grace() {
         assert_done(&stop(&sim, &["--grace", PATIENT, &client.pid().to_string()]), "terminated at server");
         let _ = sim.finish(client);
         assert_eq!(error_of(&goes_on(&sim, other)), None, "{subject}");
+    });
+}
+
+#[test]
+fn a_pid_that_no_process_has_is_said_and_is_a_failure() {
+    // The kernel gives no pid above this (`PID_MAX_LIMIT`).
+    const NOBODY: &str = "4194305";
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let client = sim.start("mps-bystander", &[], "ready");
+        let finished = stop(&sim, &[NOBODY, &client.pid().to_string()]);
+        assert_eq!((finished.code, finished.stderr_text().as_str()), (Some(1), ""), "{finished:?}");
+        let text = finished.stdout_text();
+        assert!(text.starts_with(&format!("{NOBODY}: no such process\n")), "{text}");
+        assert!(text.contains("terminated at server"), "the others are ended: {text}");
+        let _ = sim.finish(client);
+        let json = stop(&sim, &["-o", "json", NOBODY]);
+        let want = format!("{{\"complete\":false,\"done\":\"no such process\",\"process\":\"{NOBODY}\"}}\n");
+        assert_eq!((json.code, json.stdout_text()), (Some(1), want), "{json:?}");
+    });
+    // Nor without a daemon.
+    for_each(subjects(), |subject| {
+        let finished = stop(&Sim::new(subject, &[]), &[NOBODY]);
+        assert_eq!((finished.code, finished.stdout_text()), (Some(1), format!("{NOBODY}: no such process\n")));
     });
 }
 

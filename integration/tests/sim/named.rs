@@ -7,6 +7,7 @@ use integration::sim::{Sim, error_of, library};
 use integration::under_test::{Subject, for_each, only_ours};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 
@@ -131,6 +132,46 @@ fn limits_of_a_namespace_reach_its_servers_and_never_pass_those_of_the_server() 
         assert!(unknown.starts_with("There is no device 7; there are 0 ("), "{subject}: {unknown}");
         let need = fails(&sim, "feature enable memacct");
         assert!(need.starts_with("feature memacct needs driver >= 615"), "{subject}: {need}");
+    });
+}
+
+/// Which processes have lines in a log file.
+fn writers(log: &str) -> BTreeSet<String> {
+    let writer = |line: &str| Some(line.split_once("] ")?.0.split_whitespace().last()?.to_owned());
+    log.lines().filter_map(writer).collect()
+}
+
+#[test]
+fn a_named_server_has_a_log_of_its_own_over_the_daemons_death() {
+    for_each(only_ours(), |subject| {
+        let (sim, clients) = house(subject);
+        let process = |client: &Process| {
+            let listed = sim.lab.ask("get_server_list\n");
+            let of = |server: &&str| {
+                let clients = sim.lab.ask(&format!("get_client_list {server}\n"));
+                clients.split_whitespace().any(|pid| pid == client.pid().to_string())
+            };
+            listed.split_whitespace().find(of).expect("it has a server").to_owned()
+        };
+        let [first, own, others] = clients.each_ref().map(process);
+        let (of_server, of_all) = ("training/server.log", "server.log");
+        // Those of its namespaces write there, too, and nobody else's.
+        wait(&sim, "all have their lines", || {
+            let (own_log, all_log) = (writers(&sim.lab.log(of_server)), writers(&sim.lab.log(of_all)));
+            own_log.contains(&first) && own_log.contains(&own) && all_log.contains(&others)
+        });
+        assert_eq!(writers(&sim.lab.log(of_all)), BTreeSet::from([others]), "{subject}");
+        let daemon = sim.lab.running_daemon();
+        kill(daemon, Signal::SIGKILL).expect("it runs");
+        sim.lab.wait_gone(daemon);
+        sim.lab.start(&[]);
+        let lines = || sim.lab.log(of_server).lines().filter(|line| line.contains(&own)).count();
+        let before = lines();
+        let newcomer = starts_in(&sim, "training/jobs", "mps-bystander", "ready");
+        wait(&sim, "it writes there", || lines() > before);
+        does(&sim, "server delete training --force");
+        let _ = sim.finish(newcomer);
+        assert!(!sim.lab.log(of_server).is_empty(), "{subject}: what a deleted server has said is kept");
     });
 }
 

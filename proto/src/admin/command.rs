@@ -353,6 +353,13 @@ impl Command {
         }
     }
 
+    /// Whether somebody only looks, with a command that the vendor's daemon does not have: whoever watches the daemon does
+    /// so all the time.
+    #[must_use]
+    pub const fn is_look(&self) -> bool {
+        matches!(self, Self::Report(report) if !matches!(report, Report::Module(_) | Report::Misused { .. }))
+    }
+
     /// The command's name; `None` for [`Self::Unknown`].
     #[must_use]
     pub const fn name(&self) -> Option<CommandName> {

@@ -67,9 +67,11 @@ fn wire_key(device: &remps_proto::admin::limits::DeviceKey) -> Option<DeviceKey>
 
 impl Core {
     pub(super) fn command(&mut self, session: SessionId, asker: &Asker, line: &[u8]) {
-        let text = String::from_utf8_lossy(line);
-        self.turn.log(format!("Cmd:{}", text.trim_end_matches(['\n', '\0'])));
         let command = Command::parse(line, self.turn.policy.personality);
+        if !command.is_look() {
+            let text = String::from_utf8_lossy(line);
+            self.turn.log(format!("Cmd:{}", text.trim_end_matches(['\n', '\0'])));
+        }
         self.perform(session, asker, command);
     }
 

@@ -4,25 +4,8 @@ use super::scene::*;
 use super::*;
 use crate::core::picture::{DaemonFacts, Snapshot};
 
-/// A daemon of which nothing matters.
-pub(super) fn daemon() -> DaemonFacts {
-    DaemonFacts {
-        memory_unknown: None,
-        pid: 1,
-        version: "",
-        personality: String::new(),
-        owner: 0,
-        uptime: Duration::ZERO,
-        quitting: false,
-        obstacles: vec![],
-        degraded: vec![],
-        driver: None,
-        pipe_directory: String::new(),
-    }
-}
-
 fn picture(scene: &Scene) -> Snapshot {
-    scene.core.picture(scene.now, daemon(), vec![])
+    scene.core.picture(scene.now, DaemonFacts::blank(), vec![])
 }
 
 fn contexts(scene: &Scene) -> Vec<(Pid, usize)> {

@@ -6,6 +6,7 @@ mod guests;
 use super::scene::*;
 use super::*;
 use crate::core::events::SpareEnd;
+use crate::core::picture::DaemonFacts;
 use crate::core::servers::standby::LINGER;
 use remps_proto::mps::server::{ClientContext, Reply, Request};
 use std::sync::Arc;
@@ -58,7 +59,7 @@ impl Scene {
     }
 
     fn spare_of_picture(&self, peer: Peer) -> Option<facts::SpareFacts> {
-        let picture = self.core.picture(self.now, picture::daemon(), Vec::new());
+        let picture = self.core.picture(self.now, DaemonFacts::blank(), Vec::new());
         picture.clients.into_iter().find(|client| client.process.pid == peer.pid).and_then(|client| client.spare)
     }
 
@@ -165,7 +166,7 @@ fn a_spare_copy_goes_to_the_server_of_its_grant_and_is_no_client_there() {
     scene.spare_stands(VICTIM, TOKEN, standby);
     assert_eq!(scene.server_of(VICTIM), Some(scene.server));
     assert!(!scene.core.clients.are_on(standby));
-    let picture = scene.core.picture(scene.now, picture::daemon(), Vec::new());
+    let picture = scene.core.picture(scene.now, DaemonFacts::blank(), Vec::new());
     let counts: Vec<usize> = picture.servers.iter().map(|server| server.clients).collect();
     assert_eq!(counts, [2, 0]);
     assert_eq!((picture.domains[0].clients, picture.clients.len()), (2, 2));
@@ -232,7 +233,7 @@ fn a_program_goes_on_with_its_spare_copy_and_newcomers_with_the_same_server() {
     let (connection, effects) = scene.spare_comes(VICTIM, TOKEN);
     assert!(effects.contains(&Effect::Dispatch { server: standby, connection }), "{effects:?}");
     scene.finish(connection);
-    let picture = scene.core.picture(scene.now, picture::daemon(), Vec::new());
+    let picture = scene.core.picture(scene.now, DaemonFacts::blank(), Vec::new());
     let own = picture.clients.iter().find(|client| client.process.pid == VICTIM.pid).expect("it is a client");
     assert_eq!((own.contexts, own.server), (2, Some(STANDBY)));
     // The next spare copy has another server.

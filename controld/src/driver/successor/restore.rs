@@ -46,6 +46,9 @@ impl Driver {
         }
         let (core, effects) = Core::restored(self.now(), policy, saved, &alive);
         self.core = core;
+        for server in &alive {
+            self.server_has(ServerEpoch(server.epoch), server.pid);
+        }
         self.feeding = true;
         for effect in effects {
             self.perform(effect);

@@ -8,6 +8,7 @@ use super::{ApiServer, Failure};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use std::cell::Cell;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,8 +23,10 @@ const MOST_HEADERS: usize = 64;
 /// Bytes of files that are read: a token has some 1,500, and a bundle of certificates may have many.
 const LONGEST_TOKEN: usize = 64 * 1024;
 const LONGEST_BUNDLE: usize = 1 << 20;
-/// There is one of this name.
+/// There is one of this name, or something else was changed by two at once.
 const CONFLICT: u16 = 409;
+/// The reason of the first of these.
+const EXISTS: &str = "AlreadyExists";
 /// Too many requests.
 const SLOW_DOWN: u16 = 429;
 
@@ -31,8 +34,9 @@ fn passing(what: &str) -> impl Fn(std::io::Error) -> Failure {
     move |error| Failure::Passing(format!("{what}: {error}"))
 }
 
-/// Makes an Event.
-pub(super) async fn post(server: &ApiServer, event: &Event) -> Result<(), Failure> {
+/// Makes an Event. `may_be_made` says whether it has been asked for before and never answered: the name is its own then, and
+/// otherwise another object's.
+pub(super) async fn post(server: &ApiServer, event: &Event, may_be_made: &Cell<bool>) -> Result<(), Failure> {
     let token = String::from_utf8(read(&server.token, LONGEST_TOKEN)?)
         .map_err(|_| Failure::Lasting(format!("{} is no token", server.token.display())))?;
     let token = token.trim();
@@ -54,6 +58,7 @@ pub(super) async fn post(server: &ApiServer, event: &Event) -> Result<(), Failur
         server.port,
         body.len(),
     );
+    let was_asked = may_be_made.replace(true);
     stream.write_all(head.as_bytes()).await.map_err(passing("it takes nothing"))?;
     stream.write_all(body.as_bytes()).await.map_err(passing("it takes nothing"))?;
     stream.flush().await.map_err(passing("it takes nothing"))?;
@@ -65,7 +70,15 @@ pub(super) async fn post(server: &ApiServer, event: &Event) -> Result<(), Failur
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => {}
         Err(error) => return Err(passing("no answer")(error)),
     }
-    judged(&answer)
+    let judged = judged(&answer);
+    if matches!(judged, Err(Failure::Taken)) && was_asked {
+        return Ok(());
+    }
+    // Whatever is refused is not made.
+    if matches!(judged, Err(Failure::Refused(_))) {
+        may_be_made.set(was_asked);
+    }
+    judged
 }
 
 /// What an answer says of the request.
@@ -75,15 +88,19 @@ pub(super) fn judged(answer: &[u8]) -> Result<(), Failure> {
     let Ok(httparse::Status::Complete(length)) = response.parse(answer) else {
         return Err(Failure::Passing("its answer is no HTTP".to_owned()));
     };
-    let why = || {
-        let text = String::from_utf8_lossy(&answer[length..]);
-        let message = text.split_once("\"message\":").and_then(|(_, rest)| rest.split('"').nth(1)).unwrap_or_default();
-        message.chars().filter(|c| !c.is_control()).take(200).collect::<String>()
+    let text = String::from_utf8_lossy(&answer[length..]);
+    let said = |key: &str| {
+        let value = text.split_once(key).and_then(|(_, rest)| rest.split('"').nth(1)).unwrap_or_default();
+        value.chars().filter(|c| !c.is_control()).take(200).collect::<String>()
     };
+    let why = |code| format!("it answers {code}: {}", said("\"message\":"));
     match response.code.unwrap_or_default() {
-        200..=299 | CONFLICT => Ok(()),
-        code @ (SLOW_DOWN | 500..) => Err(Failure::Passing(format!("it answers {code}: {}", why()))),
-        code => Err(Failure::Lasting(format!("it answers {code}: {}", why()))),
+        200..=299 => Ok(()),
+        CONFLICT if said("\"reason\":") == EXISTS => Err(Failure::Taken),
+        // A quota, for one, is changed by several at once, and the next try succeeds.
+        code @ (CONFLICT | SLOW_DOWN) => Err(Failure::Refused(why(code))),
+        code @ 500.. => Err(Failure::Passing(why(code))),
+        code => Err(Failure::Lasting(why(code))),
     }
 }
 

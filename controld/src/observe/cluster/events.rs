@@ -29,7 +29,16 @@ pub(super) struct Event {
     /// The pod's UID.
     pub(super) pod: String,
     pub(super) namespace: String,
+    /// Its first name.
+    name: String,
     pub(super) body: Value,
+}
+
+impl Event {
+    /// Gives it another name, which has a number behind it.
+    pub(super) fn rename(&mut self, number: u32) {
+        self.body["metadata"]["name"] = format!("{}-{number}", self.name).into();
+    }
 }
 
 /// The Events of a verdict: one for each pod whose name is known, the culprit's first. Who has several processes in one
@@ -80,7 +89,7 @@ fn event(
         },
         "note": note(announcement, suspect, is_culprit, node),
     });
-    Some(Event { pod, namespace: names.namespace.clone(), body })
+    Some(Event { pod, namespace: names.namespace.clone(), name, body })
 }
 
 /// The note of one pod's Event.

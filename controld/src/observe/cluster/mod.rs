@@ -19,8 +19,10 @@ mod sentinel;
 mod tests;
 
 use crate::core::Announcement;
+use events::Event;
 use limit::Limit;
 use parking_lot::Mutex;
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +35,8 @@ const MOST_QUEUED: usize = 256;
 const DEADLINE: Duration = Duration::from_secs(10);
 /// How often a peer is tried.
 const TRIES: u32 = 4;
+/// Names that are tried for an Event.
+const NAMES: u32 = 3;
 /// Before the second time; then twice as long each.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// How often what could not be delivered is said.
@@ -67,9 +71,15 @@ pub(crate) struct ApiServer {
 /// Why something was not delivered.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    /// It may go better the next time.
+    /// It may go better the next time, and may have been done all the same.
     #[error("{0}")]
     Passing(String),
+    /// It was not done, and may go better the next time.
+    #[error("{0}")]
+    Refused(String),
+    /// Another object has the name.
+    #[error("another object has each name that was tried")]
+    Taken,
     /// It will not.
     #[error("{0}")]
     Lasting(String),
@@ -214,9 +224,23 @@ impl Teller {
                 self.counts.dropped.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
-            let done = self.patience.tried(|| api::post(&api, &event)).await;
+            let done = self.make(&api, event).await;
             self.count("the API server", done);
         }
+    }
+
+    /// Makes an Event, under another name where another object has its own.
+    async fn make(&self, api: &ApiServer, mut event: Event) -> Result<(), Failure> {
+        let mut done = Err(Failure::Taken);
+        for number in 1..=NAMES {
+            let may_be_made = Cell::new(false);
+            done = self.patience.tried(|| api::post(api, &event, &may_be_made)).await;
+            if !matches!(done, Err(Failure::Taken)) {
+                break;
+            }
+            event.rename(number);
+        }
+        done
     }
 
     fn count(&mut self, whom: &str, done: Result<(), Failure>) {
@@ -241,7 +265,9 @@ impl Patience {
         let mut pause = self.first_pause;
         for _ in 1..TRIES {
             match self.within_deadline(act()).await {
-                Err(Failure::Passing(_)) => tokio::time::sleep_until(tokio::time::Instant::now() + pause).await,
+                Err(Failure::Passing(_) | Failure::Refused(_)) => {
+                    tokio::time::sleep_until(tokio::time::Instant::now() + pause).await;
+                }
                 done => return done,
             }
             pause *= 2;

@@ -160,6 +160,48 @@ fn a_server_that_is_busy_is_asked_again_and_one_that_refuses_is_not() {
     assert_eq!(cluster.remark(), None);
 }
 
+/// The names in the requests for Events of one verdict on one pod, which the server answers so, and what became of it.
+fn asked_for(answers: Vec<ApiAnswer>) -> (Vec<String>, Told) {
+    let api = Api::begin(answers);
+    let cluster = Cluster::begin_with(config_of(&api), HASTY).expect("a thread");
+    let mut one = announcement(1);
+    one.victims.clear();
+    cluster.tell(one);
+    wait_for("it is counted", || cluster.told().is_some_and(|told| told.delivered + told.failed == 1));
+    let requests = api.requests(0);
+    let name = |request: &fakes::ApiRequest| request.body["metadata"]["name"].as_str().expect("a name").to_owned();
+    (requests.iter().map(name).collect(), cluster.told().expect("there is a cluster"))
+}
+
+const EXISTS: ApiAnswer = ApiAnswer::Status(409);
+const DELIVERED: Told = Told { delivered: 1, failed: 0, dropped: 0 };
+
+#[test]
+fn an_event_that_exists_after_a_try_without_an_answer_is_ours_and_delivered() {
+    for unanswered in [ApiAnswer::Close, ApiAnswer::Status(504)] {
+        let (names, told) = asked_for(vec![unanswered, EXISTS]);
+        assert_eq!((names.len(), told), (2, DELIVERED), "{unanswered:?}");
+        assert_eq!(names[0], names[1]);
+    }
+}
+
+#[test]
+fn an_event_whose_name_another_object_has_is_made_under_another_one() {
+    // Who is told to come again has made nothing.
+    for first in [vec![], vec![ApiAnswer::Status(429)]] {
+        let tries = first.len() + 2;
+        let (names, told) = asked_for([first, vec![EXISTS, ApiAnswer::Status(201)]].concat());
+        assert_eq!((names.len(), told), (tries, DELIVERED), "{names:?}");
+        assert_eq!(names[tries - 1], format!("{}-1", names[tries - 2]));
+    }
+    let (names, told) = asked_for(vec![EXISTS; 3]);
+    assert_eq!((names.len(), told), (3, Told { delivered: 0, failed: 1, dropped: 0 }), "it is given up");
+    // Others have changed its quota meanwhile: its name is free.
+    let quota = "{\"message\":\"Operation cannot be fulfilled on resourcequotas\",\"reason\":\"Conflict\"}";
+    let judged = api::judged(format!("HTTP/1.1 409 Conflict\r\n\r\n{quota}").as_bytes());
+    assert!(matches!(judged, Err(Failure::Refused(_))), "{judged:?}");
+}
+
 #[test]
 fn who_is_not_of_the_cluster_gets_no_token() {
     let api = Api::begin(vec![]);

@@ -36,10 +36,10 @@ fn each_source_goes_to_its_file_in_the_vendors_form() {
     let sink = sink(folder.path(), Limits::default());
     sink.control(42, "Starting new server 519 for user 0");
     sink.chatter(42, "NEW UI");
-    sink.record(&record(Source::CONTROL, "of a vendor's thread"));
-    sink.record(&record(Source::SERVER, "Server has started"));
-    sink.record(&record(Source::OTHER, "Startup"));
-    sink.server_stderr(519, b"cannot load\x1b[2J libcuda");
+    sink.record(&record(Source::CONTROL, "of a vendor's thread"), None);
+    sink.record(&record(Source::SERVER, "Server has started"), None);
+    sink.record(&record(Source::OTHER, "Startup"), None);
+    sink.server_stderr(519, None, b"cannot load\x1b[2J libcuda");
     assert_eq!(
         lines(&folder.path().join(CONTROL_LOG)),
         ["Starting new server 519 for user 0", "NEW UI", "of a vendor's thread"]
@@ -48,6 +48,45 @@ fn each_source_goes_to_its_file_in_the_vendors_form() {
     let first = fs::read_to_string(folder.path().join(CONTROL_LOG)).unwrap();
     assert!(first.contains(" Control    42] Starting"), "{first}");
     assert_eq!(sink.counters(), LogCounters { written: 6, ..LogCounters::default() });
+}
+
+#[test]
+fn a_named_server_has_a_file_of_its_own_that_outlives_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = sink(folder.path(), Limits { file_bytes: 4096, ..Limits::default() });
+    let own = folder.path().join("training").join(SERVER_LOG);
+    sink.open_named("training").unwrap();
+    assert_eq!(lines(&own), Vec::<String>::new(), "it is there at once");
+    sink.record(&record(Source::SERVER, "its own"), Some("training"));
+    sink.server_stderr(519, Some("training"), b"its error");
+    // Who says that he is the daemon is believed as little as ever, and only in the daemon's file.
+    sink.record(&record(Source::CONTROL, "of the daemon"), Some("training"));
+    sink.record(&record(Source::SERVER, "another's"), Some("inference"));
+    assert_eq!(lines(&own), ["its own", "its error"]);
+    assert_eq!(lines(&folder.path().join(CONTROL_LOG)), ["of the daemon"]);
+    assert_eq!(lines(&folder.path().join(SERVER_LOG)), ["another's"], "one without a file");
+    // It is written on by its name after a hangup, and has the others' cap.
+    fs::rename(&own, folder.path().join("rotated")).unwrap();
+    sink.reopen().unwrap();
+    for _ in 0..100 {
+        sink.record(&record(Source::SERVER, &"x".repeat(100)), Some("training"));
+    }
+    assert!(fs::metadata(&own).unwrap().len() <= 4096);
+    assert!(sink.counters().truncations > 0);
+    sink.keep_named(|name| name != "training");
+    sink.record(&record(Source::SERVER, "late"), Some("training"));
+    assert_eq!(lines(&folder.path().join(SERVER_LOG)).last().map(String::as_str), Some("late"));
+    assert!(own.exists());
+}
+
+#[test]
+fn a_named_server_whose_file_cannot_be_made_goes_on_in_that_of_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = sink(folder.path(), Limits::default());
+    fs::write(folder.path().join("training"), "in the way").unwrap();
+    sink.open_named("training").unwrap_err();
+    sink.record(&record(Source::SERVER, "a line"), Some("training"));
+    assert_eq!(lines(&folder.path().join(SERVER_LOG)), ["a line"]);
 }
 
 #[test]
@@ -77,7 +116,7 @@ fn a_flood_of_one_writer_is_cut_counted_and_reported() {
     let rate = Rate { per_second: 1, burst: 10 };
     let sink = sink(folder.path(), Limits { rate, ..Limits::default() });
     for _ in 0..1_000 {
-        sink.record(&record(Source::SERVER, "flood"));
+        sink.record(&record(Source::SERVER, "flood"), None);
     }
     sink.control(1, "still heard");
     assert!(sink.has_suppressed());
@@ -144,7 +183,7 @@ fn a_file_moved_away_is_made_anew_on_request() {
 fn json_is_one_object_a_line() {
     let folder = tempfile::tempdir().unwrap();
     let (sink, _) = LogSink::files(folder.path(), Limits::default(), Format::Json);
-    sink.record(&record(Source::SERVER, "a \"quoted\"\nline"));
+    sink.record(&record(Source::SERVER, "a \"quoted\"\nline"), None);
     let text = fs::read_to_string(folder.path().join(SERVER_LOG)).unwrap();
     let value: Value = serde_json::from_str(text.strip_suffix('\n').unwrap()).unwrap();
     assert_eq!((value["source"].as_str(), value["pid"].as_u64()), (Some("Server"), Some(519)));

@@ -13,32 +13,9 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 fn snapshot() -> Snapshot {
-    Snapshot {
-        daemon: DaemonFacts {
-            memory_unknown: None,
-            pid: 7,
-            version: "0.1.0",
-            personality: "580".to_owned(),
-            owner: 0,
-            uptime: Duration::from_secs(90),
-            quitting: false,
-            obstacles: vec![],
-            degraded: vec![],
-            driver: Some("580.159.04".to_owned()),
-            pipe_directory: String::new(),
-        },
-        domains: vec![],
-        servers: vec![],
-        named: vec![],
-        clients: vec![],
-        channels: vec![],
-        regions: Vec::new(),
-        gpus: vec![],
-        suspicions: Vec::new(),
-        strangers: vec![],
-        funerals: vec![],
-        witnesses: vec![WitnessFacts { name: "uvm-event", missing: None, attached: Some(3), refused: 0 }],
-    }
+    let daemon = DaemonFacts { driver: Some("580.159.04".to_owned()), ..DaemonFacts::blank() };
+    let witnesses = vec![WitnessFacts { name: "uvm-event", missing: None, attached: Some(3), refused: 0 }];
+    Snapshot { daemon, witnesses, ..Snapshot::blank() }
 }
 
 /// A picture with one of everything.

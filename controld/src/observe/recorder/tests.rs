@@ -3,7 +3,6 @@
 mod memory;
 
 use super::*;
-use crate::core::picture::DaemonFacts;
 use remps_proto::admin::{Form, Output};
 
 const WIDE: Output = Output { form: Form::Wide, utc: false };
@@ -11,37 +10,8 @@ const JSON: Output = Output { form: Form::Json, utc: false };
 const OWNER: Viewer = Viewer { uid: 0, privileged: true };
 const SOMEBODY: Viewer = Viewer { uid: 1000, privileged: false };
 
-fn empty() -> Snapshot {
-    Snapshot {
-        daemon: DaemonFacts {
-            memory_unknown: None,
-            pid: 7,
-            version: "0.1.0",
-            personality: "580".to_owned(),
-            owner: 0,
-            uptime: Duration::ZERO,
-            quitting: false,
-            obstacles: vec![],
-            degraded: vec![],
-            driver: None,
-            pipe_directory: String::new(),
-        },
-        domains: vec![],
-        servers: vec![],
-        named: vec![],
-        clients: vec![],
-        channels: vec![],
-        regions: Vec::new(),
-        gpus: vec![],
-        suspicions: Vec::new(),
-        strangers: vec![],
-        funerals: vec![],
-        witnesses: vec![],
-    }
-}
-
 fn answer(recorder: &Recorder, viewer: Viewer, report: Report) -> Vec<String> {
-    recorder.answer(&report, viewer, empty(), Extras::default()).unwrap_or_else(|refusal| refusal)
+    recorder.answer(&report, viewer, Snapshot::blank(), Extras::default()).unwrap_or_else(|refusal| refusal)
 }
 
 #[test]
@@ -95,7 +65,7 @@ fn a_flood_of_one_users_clients_pushes_nothing_out_and_every_event_is_counted() 
         lines.iter().any(|line| line["event"] == "client-refused" && line["uid"] == 1001),
         "another user's is told"
     );
-    let metrics = recorder.openmetrics(&empty(), Extras::default());
+    let metrics = recorder.openmetrics(&Snapshot::blank(), Extras::default());
     let all = format!("mps_clients_refused_total{{domain=\"user 1000\",reason=\"too_many_waiting\"}} {FLOOD}");
     assert!(metrics.contains(&all), "{metrics}");
 }
@@ -112,13 +82,13 @@ fn without_a_journal_everything_else_works() {
 #[test]
 fn the_metrics_of_everybody_are_for_the_owner() {
     let recorder = Recorder::new(None, false);
-    let refused = |report| recorder.answer(&report, SOMEBODY, empty(), Extras::default()).unwrap_err();
+    let refused = |report| recorder.answer(&report, SOMEBODY, Snapshot::blank(), Extras::default()).unwrap_err();
     assert_eq!(refused(Report::Metrics { output: None }), ["Insufficient privileges for UID 1000"]);
     assert_eq!(refused(Report::Client { pid: 7, output: JSON }), ["Client 7 not found"]);
     assert_eq!(refused(Report::Channels { pid: Some(7), output: Output::default() }), ["Client 7 not found"]);
     let misused = Report::Misused { name: CommandName::Metrics, word: Some("x".to_owned()) };
     assert_eq!(refused(misused), ["metrics: x is not understood", "Usage: metrics [-o table|wide|json] [--utc]"]);
-    assert!(recorder.answer(&Report::Metrics { output: None }, OWNER, empty(), Extras::default()).is_ok());
+    assert!(recorder.answer(&Report::Metrics { output: None }, OWNER, Snapshot::blank(), Extras::default()).is_ok());
 }
 
 #[test]
@@ -130,7 +100,7 @@ fn commands_are_counted_by_what_became_of_them() {
     count(Some(CommandName::GetFaultList), &remps_proto::admin::report::usage(CommandName::GetFaultList));
     count(Some(CommandName::Ps), reply::NO_SERVER);
     count(None, &reply::unknown_command("rm -rf"));
-    let text = recorder.openmetrics(&empty(), Extras::default());
+    let text = recorder.openmetrics(&Snapshot::blank(), Extras::default());
     for (command, result) in [
         ("quit", "refused"),
         ("terminate_client", "refused"),

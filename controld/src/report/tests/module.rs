@@ -2,7 +2,7 @@
 //! manual's section "CLI Command Structure" (docs.nvidia.com, MPS 615, mpsv3-interface).
 
 use super::*;
-use crate::core::picture::GpuFacts;
+use crate::core::picture::{GpuFacts, NamedFacts, NamespaceFacts};
 use crate::core::{ComputeMode, Gpu};
 use remps_proto::admin::{Command, Personality, Report};
 
@@ -97,4 +97,48 @@ fn what_is_another_users_is_answered_as_if_it_were_not_there() {
     assert_eq!(asked(&house, ALICE, "client list --server=uid_1001").unwrap_err(), ["Server uid_1001 not found"]);
     assert_eq!(asked(&house, ALICE, "client get 43 cmd").unwrap_err(), ["Client 43 not found"]);
     assert_eq!(asked(&house, BOB, "client list --format=csv,noheader").unwrap().len(), 1);
+}
+
+#[test]
+fn what_takes_a_later_driver_is_refused_by_name_and_the_lists_say_that_there_is_none() {
+    let refused = |line: &str| asked(&house(), OWNER, line).unwrap_err().join("\n");
+    for (line, said) in [
+        ("memacct describe", "memacct describe needs driver >= 615, this one is 580"),
+        ("memacct set audit_log=true", "memacct set needs driver >= 615, this one is 580"),
+        ("feature enable memacct", "feature memacct needs driver >= 615, this one is 580"),
+        ("feature disable context-share", "feature context-share needs driver >= 615, this one is 580"),
+        (
+            "sm-partition create a --server=uid_1000 --device=0 --chunks=2",
+            "sm-partition create needs driver >= 595, this one is 580",
+        ),
+        (
+            "sm-partition delete a --server=uid_1000 --device=0",
+            "sm-partition delete needs driver >= 595, this one is 580",
+        ),
+    ] {
+        assert_eq!(refused(line), said, "{line}");
+    }
+    let answered = |line: &str| asked(&house(), OWNER, line).unwrap();
+    assert_eq!(answered("feature describe memacct --format=csv,noheader"), ["memacct,disabled,memacct,-"]);
+    assert_eq!(answered("sm-partition list --all --format=csv,noheader"), Vec::<String>::new());
+    assert_eq!(refused("sm-partition list --server=nobody"), "Server nobody not found");
+}
+
+#[test]
+fn status_as_json_has_the_named_servers_that_a_user_may_see() {
+    let mut house = house();
+    let space =
+        NamespaceFacts { name: "red".to_owned(), memory_bytes: Some(2 << 30), thread_percentage: 50.0, priority: 1 };
+    let named = |name: &str, uid, namespaces| NamedFacts { name: name.to_owned(), uid, devices: vec![], namespaces };
+    house.named = vec![named("training", None, vec![space]), named("uid_1001", Some(1001), vec![])];
+    let listed = |viewer| {
+        let text = status(house.clone(), viewer, Form::Json).join("\n");
+        serde_json::from_str::<Value>(&text).expect("whole JSON")["named"].clone()
+    };
+    let all = listed(OWNER);
+    assert_eq!(all.as_array().map(Vec::len), Some(2), "{all}");
+    let red = serde_json::json!({"name": "red", "memory_bytes": 2_u64 << 30, "thread_percentage": 50.0, "priority": 1});
+    let want = serde_json::json!({"name": "training", "uid": null, "devices": [], "namespaces": [red]});
+    assert_eq!(all[0], want);
+    assert_eq!(listed(ALICE).as_array().map(Vec::len), Some(1), "what is another's is not told");
 }

@@ -148,7 +148,7 @@ fn who_stays_when_its_own_server_is_gone_is_a_client_of_the_other_one() {
     scene.memory_fault();
     scene.feed(Input::ServerExited { server: scene.server, cause: ExitCause::Signaled(9) });
     assert_eq!(scene.core.fate_of(key(VICTIM.pid, 0)), Some((standby, Fate::Healthy)));
-    let picture = scene.core.picture(scene.now, picture::daemon(), Vec::new());
+    let picture = scene.core.picture(scene.now, DaemonFacts::blank(), Vec::new());
     let own = picture.clients.iter().find(|client| client.process.pid == VICTIM.pid).expect("it is a client");
     assert_eq!((own.server, own.contexts), (Some(STANDBY), 1));
 }
@@ -189,7 +189,7 @@ fn the_sudden_end_of_the_only_guest_ends_the_server_that_its_work_may_still_run_
     let (mut scene, standby) = standing(|_| ());
     scene.dies(VICTIM, End::Exited(0));
     assert!(!scene.is_spoilt(standby), "the driver has tidied up");
-    let picture = scene.core.picture(scene.now, picture::daemon(), Vec::new());
+    let picture = scene.core.picture(scene.now, DaemonFacts::blank(), Vec::new());
     let rows = picture.clients.iter().filter(|client| client.process.pid == VICTIM.pid).count();
     assert_eq!(rows, 1, "it is told once");
 }

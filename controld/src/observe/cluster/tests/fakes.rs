@@ -38,7 +38,7 @@ fn on_a_thread(act: impl Future<Output = ()> + Send + 'static) {
     std::thread::spawn(move || runtime.block_on(act));
 }
 
-/// What a request is answered with; 201 when there is nothing left.
+/// What a request is answered with, where 409 is that there is an object of this name; 201 when there is nothing left.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ApiAnswer {
     Status(u16),
@@ -137,7 +137,8 @@ async fn answer(
     stream.read_exact(&mut body).await.unwrap();
     requests.lock().push(ApiRequest { head, body: serde_json::from_slice(&body).unwrap() });
     let answer = answers.lock().pop_front().unwrap_or(ApiAnswer::Status(201));
-    let body = "{\"kind\":\"Status\",\"message\":\"because of a test\"}";
+    let reason = if matches!(answer, ApiAnswer::Status(409)) { "AlreadyExists" } else { "Another" };
+    let body = format!("{{\"kind\":\"Status\",\"message\":\"because of a test\",\"reason\":\"{reason}\"}}");
     let length = body.len();
     let text = match answer {
         ApiAnswer::Status(status) => format!("HTTP/1.1 {status} Whatever\r\nContent-Length: {length}\r\n\r\n{body}"),

@@ -6,7 +6,7 @@
 use super::fakes::Api;
 use super::*;
 use crate::core::JournalEvent;
-use crate::core::picture::{DaemonFacts, Snapshot};
+use crate::core::picture::Snapshot;
 use crate::observe::journal::FILE_NAME;
 use crate::observe::metrics::Extras;
 use crate::observe::recorder::Recorder;
@@ -63,7 +63,7 @@ impl Node {
     }
 
     fn has_all(&self) {
-        let metrics = self.recorder.openmetrics(&nothing(), Extras::default());
+        let metrics = self.recorder.openmetrics(&Snapshot::blank(), Extras::default());
         for event in ["verdict", "server-ready", "daemon-ended"] {
             let sample = format!("mps_events_total{{event=\"{event}\"}} {FAULTS}");
             assert!(metrics.lines().any(|line| line == sample), "{sample} of {} in\n{metrics}", self.name);
@@ -79,35 +79,6 @@ fn has_every_line(folder: &Path) {
         .map(|line| serde_json::from_str::<Value>(line).expect("a whole line")["seq"].as_u64().expect("a number"))
         .collect();
     assert_eq!(numbers, (1..=FAULTS * LINES).collect::<Vec<_>>());
-}
-
-fn nothing() -> Snapshot {
-    Snapshot {
-        named: Vec::new(),
-        daemon: DaemonFacts {
-            memory_unknown: None,
-            pid: 7,
-            version: "0.1.0",
-            personality: "580".to_owned(),
-            owner: 0,
-            uptime: Duration::ZERO,
-            quitting: false,
-            obstacles: vec![],
-            degraded: vec![],
-            driver: None,
-            pipe_directory: String::new(),
-        },
-        domains: vec![],
-        servers: vec![],
-        clients: vec![],
-        channels: vec![],
-        regions: vec![],
-        funerals: vec![],
-        witnesses: vec![],
-        gpus: vec![],
-        suspicions: vec![],
-        strangers: vec![],
-    }
 }
 
 #[test]
