@@ -53,6 +53,11 @@ struct mps_shim_recovery {
     uint32_t way;             /* 1 by the spare copy of the driver; 2 without, as none was ready;
                                * 3 without, as it failed. 0 where no spare is asked for */
     uint32_t behind;          /* how many things the spare copy had not, or not as they were by then */
+    /* by the spare copy, what the steps map and objects are made of:
+     * alive, memory, objects, stack, settings, variables, graphs, names, lead */
+    uint64_t switch_us[9];
+    uint32_t calls;           /* of the spare copy's functions in them */
+    uint32_t reserved;
 };
 
 /* Writes what is known, `size` bytes of it at most, and returns the number of recoveries. */

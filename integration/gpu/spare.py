@@ -18,6 +18,8 @@ STANDS = "a spare copy of the driver stands"
 # As `mps_shim.h` has it.
 BY_THE_SPARE = 1
 STEPS = ("wait", "map", "objects")
+# What the last two are made of.
+SWITCH = ("alive", "memory", "objects", "stack", "settings", "variables", "graphs", "names", "lead")
 # Ways as `MPS_SHIM_REPLAY` and, behind it, `MPS_SHIM_SPARE_STACK` have them, and what each is called.
 COLD = "in-place"
 WAYS = {"spare": "spare", "spare full": "spare with full stacks", COLD: "cold"}
@@ -101,6 +103,9 @@ def faults(ours, library, way, victims, kinds):
         raise Failed(f"by the spare copy {ways.count(BY_THE_SPARE)} of {len(ways)}")
     total = [one["total_us"] / 1000 for one in recoveries]
     steps = {f"{step}, ms": spread([one["steps_us"][step] / 1000 for one in recoveries]) for step in STEPS}
+    if way != COLD:
+        steps |= {f"switch: {part}, ms": spread([one["switch_us"][part] / 1000 for one in recoveries]) for part in SWITCH}
+        steps["calls of the spare copy"] = spread([one["calls"] for one in recoveries])
     return {"recovered, bit-exact": f"{len(total)} of {len(total)}", "error to gate, ms": {**spread(total), "p99": percentile(total, 0.99)}, **steps}
 
 

@@ -7,7 +7,8 @@
 //! is made in advance, by a thread that ends when it has.
 //!
 //! When a copy is dead and another one has taken its place, that thread gives back what it had ([`resources`]), whole: a
-//! process recovers as often as it must. It stays if one of its threads does not wait, or if the program has an address
+//! process recovers as often as it must. One with a thread that does not wait yet, as on a slow machine, is tried again after
+//! the next one, and some more times in the background. It stays if that never comes, or if the program has an address
 //! in it ([`is_shown`]): a function that is not hooked, a private table. The first one stays in any case.
 #![expect(unsafe_code, reason = "loads a library and blocks a thread's signals")]
 
@@ -24,9 +25,10 @@ use std::{
     ptr::{self, NonNull},
     sync::{
         Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -91,10 +93,12 @@ fn on_a_thread(work: impl FnOnce() + Send + 'static) {
     let is_blocked = unsafe { libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) } == 0;
     let made = thread::Builder::new().name("mps-shim-copy".into()).spawn(move || {
         work();
+        try_again();
         let is_there = next().is_some();
         if !is_there && let Ok(file) = make() {
             *next() = Some(file);
         }
+        keep_trying();
     });
     // Without it the file is made when it is needed.
     drop(made);
@@ -168,6 +172,16 @@ static LIVING: Mutex<Option<Copy>> = Mutex::new(None);
 static IS_SHOWN: AtomicBool = AtomicBool::new(false);
 /// A dead copy is given back as long as somebody has it.
 static GIVING_BACK: Mutex<()> = Mutex::new(());
+/// How many wait for that: nothing is tried again then.
+static WANTED: AtomicUsize = AtomicUsize::new(0);
+/// Dead copies with a thread that has not ended, each with how often that was tried.
+static NOT_ENDED: Mutex<Vec<(Dead, u32)>> = Mutex::new(Vec::new());
+/// How often one is tried at most, and the time between two tries, at first and at most.
+const MOST_TRIES: u32 = 12;
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// Somebody tries again in the background.
+static IS_TRYING: AtomicBool = AtomicBool::new(false);
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
@@ -180,7 +194,39 @@ pub(crate) fn is_shown() {
 
 /// Waits until no dead copy is being given back, and keeps any from it.
 pub(crate) fn none_is_given_back() -> MutexGuard<'static, ()> {
-    locked(&GIVING_BACK)
+    WANTED.fetch_add(1, Ordering::AcqRel);
+    let guard = locked(&GIVING_BACK);
+    WANTED.fetch_sub(1, Ordering::AcqRel);
+    guard
+}
+
+/// Gives back what could not be given back before, each once; nothing while a recovery waits for that.
+fn try_again() {
+    let mut left = std::mem::take(&mut *locked(&NOT_ENDED)).into_iter();
+    while WANTED.load(Ordering::Acquire) == 0
+        && let Some((dead, tries)) = left.next()
+    {
+        dead.try_to_give_back(tries);
+    }
+    locked(&NOT_ENDED).extend(left);
+}
+
+/// The same until nothing is left, or has been tried too often. One thread does so at a time.
+fn keep_trying() {
+    let is_left = || !locked(&NOT_ENDED).is_empty();
+    while is_left() && !IS_TRYING.swap(true, Ordering::AcqRel) {
+        let mut pause = FIRST_PAUSE;
+        while is_left() {
+            let until = Instant::now() + pause;
+            while Instant::now() < until {
+                thread::park_timeout(until.saturating_duration_since(Instant::now()));
+            }
+            try_again();
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        // Whoever comes between this and the look has gone on without.
+        IS_TRYING.store(false, Ordering::Release);
+    }
 }
 
 /// A dead copy and what is still its own.
@@ -204,12 +250,21 @@ impl Dead {
     }
 
     fn give_back(self) {
+        self.try_to_give_back(0);
+    }
+
+    /// Gives it back, which was tried so often before.
+    fn try_to_give_back(self, tries: u32) {
         let _others_wait = locked(&GIVING_BACK);
         let is_to_go = !self.is_shown && self.copy.number > LAST_TO_STAY;
         let Some(owner) = self.copy.owner.filter(|_| is_to_go) else { return };
         let Some(code) = library::find(self.copy.handle, cuInit::FUNCTION.name) else { return };
         // One that goes on may touch all that the copy had.
         if owner.end_threads(code.as_ptr()).is_err() {
+            let tries = tries + 1;
+            if tries < MOST_TRIES {
+                locked(&NOT_ENDED).push((self, tries));
+            }
             return;
         }
         self.descriptors.into_iter().for_each(silent::close);

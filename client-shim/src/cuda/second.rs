@@ -18,12 +18,19 @@ static MAY_BE: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static IS_CHOSEN: Cell<bool> = const { Cell::new(false) };
+    /// Functions of the spare copy that this thread has asked for since it has last begun to.
+    static CALLS: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Whether this thread calls the spare copy.
 #[inline]
-pub(crate) fn is_chosen() -> bool {
+pub(super) fn is_chosen() -> bool {
     MAY_BE.load(Ordering::Relaxed) && IS_CHOSEN.get()
+}
+
+/// This thread is about to call the spare copy.
+pub(super) fn calls() {
+    CALLS.set(CALLS.get().saturating_add(1));
 }
 
 /// As long as this lasts, the thread that has begun it calls the spare copy.
@@ -34,7 +41,14 @@ impl Chosen {
     pub(crate) fn begin() -> Self {
         MAY_BE.store(true, Ordering::Relaxed);
         IS_CHOSEN.set(true);
+        CALLS.set(0);
         Self(PhantomData)
+    }
+
+    /// Calls of the spare copy by this thread since then.
+    #[expect(clippy::unused_self, reason = "there is a number as long as the thread has chosen")]
+    pub(crate) fn calls(&self) -> u32 {
+        CALLS.get()
     }
 }
 

@@ -5,6 +5,8 @@
 //! of allocation, escrow, adoption and recovery: between each two of them something has changed that outlives the process,
 //! or that another process sees.
 //!
+//! `fail:name:n` makes something fail the first n times that it is tried: what a machine does that is too slow.
+//!
 //! As the daemon's own (`controld/src/failpoint.rs`) the code exists only where `debug_assertions` are on, and the names
 //! are a closed list, of which the tests in `shim/steps.rs` take every one.
 #![cfg_attr(debug_assertions, expect(unsafe_code, reason = "raises a signal"))]
@@ -65,6 +67,10 @@ pub(crate) const POINTS: &[&str] = &[
     "spare-former-cut",
 ];
 
+/// What can be made to fail.
+#[cfg(debug_assertions)]
+const FAILURES: &[&str] = &["dead-threads-end"];
+
 #[cfg(debug_assertions)]
 mod armed {
     use std::sync::{
@@ -72,11 +78,12 @@ mod armed {
         atomic::{AtomicU32, Ordering},
     };
 
-    use super::POINTS;
+    use super::{FAILURES, POINTS};
     use crate::process::settings;
 
     struct Armed {
-        signal: libc::c_int,
+        /// `None` where something fails.
+        signal: Option<libc::c_int>,
         name: String,
         left: AtomicU32,
     }
@@ -84,19 +91,20 @@ mod armed {
     fn parse(text: &str) -> Option<Armed> {
         let mut parts = text.split(':');
         let signal = match parts.next()? {
-            "kill" => libc::SIGKILL,
-            "stop" => libc::SIGSTOP,
+            "kill" => Some(libc::SIGKILL),
+            "stop" => Some(libc::SIGSTOP),
+            "fail" => None,
             _ => return None,
         };
-        let name = parts.next().filter(|name| POINTS.contains(name))?.to_owned();
+        let names = if signal.is_some() { POINTS } else { FAILURES };
+        let name = parts.next().filter(|name| names.contains(name))?.to_owned();
         let times = parts.next().map_or(Some(1), |times| times.parse().ok())?;
         Some(Armed { signal, name, left: AtomicU32::new(times) })
     }
 
     static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
 
-    pub(super) fn reached(name: &'static str) {
-        debug_assert!(POINTS.contains(&name), "{name} is missing in the list of steps");
+    fn get() -> Option<&'static Armed> {
         let read = || {
             let text = settings::variable(c"MPS_SHIM_TEST_AT")?.into_string().unwrap_or_default();
             let armed = parse(&text);
@@ -104,11 +112,24 @@ mod armed {
             assert!(armed.is_some(), "MPS_SHIM_TEST_AT: there is no step {text}");
             armed
         };
-        let Some(armed) = ARMED.get_or_init(read) else { return };
-        if armed.name == name && armed.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+        ARMED.get_or_init(read).as_ref()
+    }
+
+    pub(super) fn reached(name: &'static str) {
+        debug_assert!(POINTS.contains(&name), "{name} is missing in the list of steps");
+        let Some(armed) = get().filter(|armed| armed.name == name) else { return };
+        if let Some(signal) = armed.signal
+            && armed.left.fetch_sub(1, Ordering::Relaxed) == 1
+        {
             // SAFETY: a signal that no handler of the program's sees.
-            unsafe { libc::raise(armed.signal) };
+            unsafe { libc::raise(signal) };
         }
+    }
+
+    pub(super) fn fails(name: &'static str) -> bool {
+        debug_assert!(FAILURES.contains(&name), "{name} is missing in the list of failures");
+        let Some(armed) = get().filter(|armed| armed.name == name) else { return false };
+        armed.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
     #[cfg(test)]
@@ -120,10 +141,13 @@ mod armed {
             let armed = parse("stop:memory-mapped:2").unwrap();
             assert_eq!(
                 (armed.signal, armed.name.as_str(), armed.left.into_inner()),
-                (libc::SIGSTOP, "memory-mapped", 2)
+                (Some(libc::SIGSTOP), "memory-mapped", 2)
             );
             assert!(parse("kill:gate-closed").is_some());
-            for wrong in ["memory-mapped", "kill:nowhere", "kill:memory-mapped:x", "end:memory-mapped", ""] {
+            assert_eq!(parse("fail:dead-threads-end:3").unwrap().signal, None);
+            for wrong in
+                ["memory-mapped", "kill:nowhere", "kill:memory-mapped:x", "end:memory-mapped", "fail:memory-mapped", ""]
+            {
                 assert!(parse(wrong).is_none(), "{wrong}");
             }
         }
@@ -137,4 +161,16 @@ pub(crate) fn reached(name: &'static str) {
     armed::reached(name);
     #[cfg(not(debug_assertions))]
     let _ = name;
+}
+
+/// Whether what has this name, one of the list, is to fail this time.
+#[inline]
+pub(crate) fn fails(name: &'static str) -> bool {
+    #[cfg(debug_assertions)]
+    return armed::fails(name);
+    #[cfg(not(debug_assertions))]
+    {
+        let _ = name;
+        false
+    }
 }

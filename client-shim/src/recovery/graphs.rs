@@ -28,8 +28,8 @@ use crate::{
 /// All that there are.
 #[derive(Debug, Default)]
 pub(super) struct Graphs {
-    graphs: Vec<(usize, Plan)>,
-    executables: Vec<(usize, Executable)>,
+    pub(super) graphs: Vec<(usize, Plan)>,
+    pub(super) executables: Vec<(usize, Executable)>,
 }
 
 impl Graphs {
@@ -42,29 +42,37 @@ impl Graphs {
         self.graphs.len() + self.executables.len()
     }
 
-    /// Makes them all. `renamed` has everything that they name, and gets them and their nodes.
-    pub(super) fn make(&self, renamed: &mut Renamed, moves: &Moves) -> Result<(), Failed> {
-        let graphs = self.graphs.iter().map(|(handle, plan)| (*handle, plan.moved(moves))).collect();
+    /// The same with variables at their addresses of today.
+    pub(super) fn moved(&self, moves: &Moves) -> Self {
         let moved = |of: &Executable| Executable { plan: of.plan.moved(moves), ..of.clone() };
-        let executables = self.executables.iter().map(|(handle, of)| (*handle, moved(of))).collect();
-        Self { graphs, executables }.make_moved(renamed)
+        Self {
+            graphs: self.graphs.iter().map(|(handle, plan)| (*handle, plan.moved(moves))).collect(),
+            executables: self.executables.iter().map(|(handle, of)| (*handle, moved(of))).collect(),
+        }
     }
 
-    fn make_moved(&self, renamed: &mut Renamed) -> Result<(), Failed> {
-        for (handle, plan) in &self.graphs {
+    /// Makes them all. `renamed` has everything that they name, and gets them and their nodes.
+    pub(super) fn make(&self, renamed: &mut Renamed, moves: &Moves) -> Result<(), Failed> {
+        let Self { graphs, executables } = self.moved(moves);
+        for (handle, plan) in &graphs {
             let graph = build(plan, renamed)?;
             renamed.insert(*handle, graph.0);
         }
-        for (handle, executable) in &self.executables {
-            enter(translated(executable.context, renamed)?)?;
-            let of = self.graphs.iter().find(|(graph, _)| *graph == executable.of).map(|(_, plan)| plan);
-            let made = match of {
-                Some(plan) if plan.has_nodes_of(&executable.plan) => of_its_graph(plan, executable, renamed)?,
-                _ => of_another(executable, renamed)?,
-            };
+        let plans: BTreeMap<usize, &Plan> = graphs.iter().map(|(handle, plan)| (*handle, plan)).collect();
+        for (handle, executable) in &executables {
+            let made = execute(executable, plans.get(&executable.of).copied(), renamed)?;
             renamed.insert(*handle, made.0);
         }
         Ok(())
+    }
+}
+
+/// An executable graph, of its graph if that does what is wanted. `renamed` has its graph and nodes.
+pub(super) fn execute(executable: &Executable, of: Option<&Plan>, renamed: &Renamed) -> Result<CUgraphExec, Failed> {
+    enter(translated(executable.context, renamed)?)?;
+    match of {
+        Some(plan) if plan.has_nodes_of(&executable.plan) => of_its_graph(plan, executable, renamed),
+        _ => of_another(executable, renamed),
     }
 }
 
@@ -113,7 +121,7 @@ fn instantiate(
 }
 
 /// A graph by its plan. `renamed` gets its nodes, and the graphs that it embeds.
-fn build(plan: &Plan, renamed: &mut Renamed) -> Result<CUgraph, Failed> {
+pub(super) fn build(plan: &Plan, renamed: &mut Renamed) -> Result<CUgraph, Failed> {
     let mut graph = CUgraph(0);
     checked("cuGraphCreate", driver!(graph::cuGraphCreate(&raw mut graph, 0)))?;
     for node in &plan.nodes {

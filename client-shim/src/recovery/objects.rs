@@ -49,12 +49,12 @@ pub(super) struct Objects {
     pub(super) recipes: Vec<(usize, Recipe)>,
     /// Of each recipe: no other one has it, or had.
     pub(super) numbers: Vec<u64>,
-    settings: Vec<(usize, Setting, u64)>,
+    pub(super) settings: Vec<(usize, Setting, u64)>,
     /// What variables have had written to them: addresses and bytes.
-    written: Vec<(usize, Vec<u8>)>,
+    pub(super) written: Vec<(usize, Vec<u8>)>,
     /// What was read of variables when the program was at rest, if it has been since.
-    still: Option<Still>,
-    graphs: Graphs,
+    pub(super) still: Option<Still>,
+    pub(super) graphs: Graphs,
 }
 
 impl Objects {
@@ -67,14 +67,6 @@ impl Objects {
         });
         let (recipes, numbers, settings, written, still) = found.unwrap_or_default();
         Self { recipes, numbers, settings, written, still, graphs: Graphs::survey() }
-    }
-
-    /// Those alone that are made by a recipe, with nothing that was set on them.
-    pub(super) fn of_recipes() -> Self {
-        let found = kept::recipes(|recipes| (recipes.in_order(), recipes.numbers()));
-        let (recipes, numbers) = found.unwrap_or_default();
-        let (settings, written) = (Vec::new(), Vec::new());
-        Self { recipes, numbers, settings, written, still: None, graphs: Graphs::default() }
     }
 
     /// How many there are.

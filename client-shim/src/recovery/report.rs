@@ -59,6 +59,11 @@ pub(super) struct Recovery {
     pub(super) way: u32,
     /// How many things a spare copy had not, or not as they were by then.
     pub(super) behind: u32,
+    /// Microseconds of what was done with a spare copy, in the steps "map" and "objects".
+    pub(super) switch: [u64; SWITCH.len()],
+    /// Calls of a spare copy's functions meanwhile, until it led.
+    pub(super) calls: u32,
+    pub(super) reserved: u32,
 }
 
 /// In which way the last recovery was made.
@@ -89,6 +94,24 @@ impl Way {
 /// The steps in their order.
 pub(super) const STEPS: [&str; 10] =
     ["wait", "unmap", "name", "file", "load", "init", "context", "map", "objects", "amputate"];
+
+/// What is done when a program goes on with its spare copy, in order.
+pub(super) const SWITCH: [&str; 9] =
+    ["alive", "memory", "objects", "stack", "settings", "variables", "graphs", "names", "lead"];
+
+/// The same, by its place in [`SWITCH`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Switch {
+    Alive,
+    Memory,
+    Objects,
+    Stack,
+    Settings,
+    Variables,
+    Graphs,
+    Names,
+    Lead,
+}
 
 /// A step, by its place in [`STEPS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +154,9 @@ impl Recovery {
             lost_work: 0,
             way: Way::Cold as u32,
             behind: 0,
+            switch: [0; SWITCH.len()],
+            calls: 0,
+            reserved: 0,
         }
     }
 
@@ -168,6 +194,23 @@ impl Clock {
     }
 }
 
+/// Measures what is done within a step.
+#[derive(Debug)]
+pub(super) struct Lap(Instant);
+
+impl Lap {
+    pub(super) fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Another part of it has ended.
+    pub(super) fn ended(&mut self, part: Switch, recovery: &mut Recovery) {
+        let now = Instant::now();
+        recovery.switch[part as usize] += microseconds(now - self.0);
+        self.0 = now;
+    }
+}
+
 static LAST: Mutex<Recovery> = Mutex::new(Recovery::none());
 
 /// The last one.
@@ -199,7 +242,7 @@ unsafe extern "C" fn mps_shim_last_recovery(recovery: *mut Recovery, size: usize
 
 #[cfg(test)]
 mod tests {
-    use super::{REASON, Recovery, STEPS, Step};
+    use super::{REASON, Recovery, STEPS, SWITCH, Step, Switch};
 
     #[test]
     fn the_structure_is_as_the_header_says() {
@@ -209,9 +252,23 @@ mod tests {
         let order = STEPS.join(", ");
         assert!(header.contains(&order), "{order}");
         assert_eq!(Step::Amputate as usize, STEPS.len() - 1);
+        assert!(header.contains(&format!("uint64_t switch_us[{}];", SWITCH.len())));
+        let order = SWITCH.join(", ");
+        assert!(header.contains(&order), "{order}");
+        assert_eq!(Switch::Lead as usize, SWITCH.len() - 1);
         assert_eq!(
             size_of::<Recovery>(),
-            8 * 2 + 4 * 2 + 8 * 4 + 8 * (1 + STEPS.len()) + 4 * 6 + REASON + 4 * 2 + 8 + 4 * 2
+            8 * 2
+                + 4 * 2
+                + 8 * 4
+                + 8 * (1 + STEPS.len())
+                + 4 * 6
+                + REASON
+                + 4 * 2
+                + 8
+                + 4 * 2
+                + 8 * SWITCH.len()
+                + 4 * 2
         );
         let mut recovery = Recovery::none();
         recovery.set_reason(&"x".repeat(1000));

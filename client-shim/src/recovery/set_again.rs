@@ -1,7 +1,7 @@
 //! What the program has set on objects, contexts and addresses, in a fresh copy of the driver.
 #![expect(unsafe_code, reason = "calls the driver")]
 
-use std::ffi::c_uint;
+use std::{collections::BTreeMap, ffi::c_uint};
 
 use super::{
     memory::{Failed, Renamed, checked},
@@ -24,9 +24,13 @@ pub(super) fn apply(
     recipes: &[(usize, Recipe)],
     renamed: &Renamed,
 ) -> Result<(), Failed> {
+    if settings.is_empty() {
+        return Ok(());
+    }
+    let recipes: BTreeMap<usize, &Recipe> = recipes.iter().map(|(handle, recipe)| (*handle, recipe)).collect();
     for (object, setting, value) in settings {
         let Some(&current) = renamed.get(object) else { continue };
-        let recipe = recipes.iter().find(|(handle, _)| handle == object).map(|(_, recipe)| recipe);
+        let recipe = recipes.get(object).copied();
         let is_kernel = matches!(recipe, Some(Recipe::Kernel { .. }));
         // What was given in 32 bits was noted in 64.
         let (word, number) = (u32::try_from(*value).unwrap_or(u32::MAX), usize::try_from(*value).unwrap_or(usize::MAX));

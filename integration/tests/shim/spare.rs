@@ -10,9 +10,10 @@ use integration::lab::process::{Finished, Process};
 use integration::lab::watch::wait_for;
 use integration::shim;
 use integration::sim::{Sim, error_of, find_event};
-use integration::under_test::once;
+use integration::under_test::{Subject, once};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 use std::process::Command;
 
 /// What the library says when a copy is ready.
@@ -92,6 +93,16 @@ fn a_program_with_work_on_its_way_is_told_and_goes_on_with_its_spare_copy() {
     faults(&["--busy"]);
 }
 
+/// Everything that can be made again.
+const EVERYTHING: [&str; 7] = ["--library", "--variable", "--pinned", "--pools", "--settings", "--graph", "--light"];
+
+#[test]
+fn a_program_with_everything_goes_on_with_its_spare_copy_at_rest_between_rounds_and_at_work() {
+    for more in [&["--idle"][..], &[], &["--busy"]] {
+        faults(&[&EVERYTHING, more].concat());
+    }
+}
+
 /// On the servers of one daemon, which gives the copies their places: one fault after the other, each when a copy stands.
 fn with_one_daemon(count: usize, arguments: &[&str]) {
     once(|subject| {
@@ -118,6 +129,44 @@ fn with_one_daemon(count: usize, arguments: &[&str]) {
 #[test]
 fn a_program_goes_on_with_one_spare_copy_after_the_other_on_its_daemons_servers() {
     with_one_daemon(3, &[]);
+}
+
+/// What the library says when the copy has all that the program has.
+const IS_LEVEL: &str = "the spare copy has all that the program has";
+
+/// The last recovery of a program at rest that has so many threads with their objects, whose copy was level.
+fn switch_of(subject: &Subject, threads: usize) -> Value {
+    let benches = [Sim::started(subject, &[]), Sim::started(subject, &[])];
+    let threads = threads.to_string();
+    let arguments = ["--recoveries", "1", "--seconds", "600", "--idle", "--threads", &threads];
+    let program = Process::start(&mut probe(&benches[0], &benches[1], &[&arguments[..], &EVERYTHING].concat()));
+    benches[0].wait_event(&program, "ready");
+    has_a_spare(&benches[0], &program);
+    // Nothing is given any more, so variables are read once, and the copy follows.
+    wait(&benches[0], "a level copy", || {
+        let said = program.errors();
+        let at_rest = said.rfind("at rest: ");
+        at_rest.is_some() && said.rfind(IS_LEVEL) > at_rest.max(said.rfind(STANDS))
+    });
+    assert_eq!(error_of(&benches[0].run("mps-aggressor", &["oob"])), Some(700), "{subject}");
+    let finished = program.finish(LIMIT).expect("it ends");
+    is_whole(&finished, 1, &format!("{subject}: {threads} threads"));
+    assert_eq!(ways(&finished), [BY_THE_SPARE], "{subject}: {finished:?}");
+    events(&finished, "recovered").pop().expect("one")["recovery"].clone()
+}
+
+#[test]
+fn a_switch_to_a_level_copy_makes_as_many_calls_whatever_the_program_has() {
+    once(|subject| {
+        let (few, many) = (switch_of(subject, 1), switch_of(subject, 8));
+        let of = |recovery: &Value, name: &str| recovery[name].as_u64().expect("a number");
+        assert!(of(&many, "objects") > of(&few, "objects") + 10, "{few}, {many}");
+        for recovery in [&few, &many] {
+            assert_eq!(of(recovery, "behind"), 0, "{recovery}");
+        }
+        assert_eq!(of(&few, "calls"), of(&many, "calls"), "{few}, {many}");
+        assert!(of(&few, "calls") < 10, "{few}");
+    });
 }
 
 #[test]

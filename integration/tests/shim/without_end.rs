@@ -55,6 +55,26 @@ fn recoveries_from_faults_of_its_own_leave_no_more_behind_than_ten() {
     });
 }
 
+/// What a slow machine does: a dead copy's threads do not wait yet when they are to end.
+#[test]
+fn a_dead_copy_that_could_not_be_given_back_at_once_is_given_back_later() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[]);
+        let kinds = ["oob"; 6];
+        let mut libraries = [None, Some("fail:dead-threads-end:4")].into_iter().map(|failing| {
+            let mut command = replaying(&sim, &["--light", "--resources", "--faults", &kinds.join(",")]);
+            command.envs(failing.map(|failing| ("MPS_SHIM_TEST_AT", failing)));
+            let finished = run(&mut command, b"", LIMIT * 2).expect("the probe runs");
+            is_whole(&finished, kinds.len() as u64, &format!("{subject}: {failing:?}"));
+            let last = events(&finished, "fault").pop().expect("one");
+            ["libraries", "threads", "descriptors"]
+                .map(|resource| last["resources"][resource].as_i64().expect("a number"))
+        });
+        let (at_once, later) = (libraries.next(), libraries.next());
+        assert_eq!(at_once, later, "{subject}: libraries, threads and descriptors");
+    });
+}
+
 /// Neighbours that do wrong, and servers that die.
 #[test]
 fn recoveries_from_its_neighbours_faults_leave_no_more_behind_than_ten() {

@@ -116,6 +116,7 @@ impl Function {
     /// if it has no such function. For a thread that has chosen the spare copy it is that one's.
     pub(crate) fn driver(&self) -> Option<NonNull<c_void>> {
         if second::is_chosen() {
+            second::calls();
             return self.spare();
         }
         let known = self.driver.load(Ordering::Acquire);

@@ -27,6 +27,8 @@ struct State {
     number: i32,
     /// The copy will not join it.
     is_detached: bool,
+    /// It has left in a handler: its number may be another thread's by now, and we join it.
+    has_left: bool,
 }
 
 /// One thread.
@@ -86,7 +88,7 @@ unsafe extern "C" fn create<const OWNER: usize>(
         unsafe { glibc::pthread_attr_getdetachstate(attributes, &raw mut detached) };
     }
     let is_detached = detached != libc::PTHREAD_CREATE_JOINABLE;
-    let state = Arc::new(Mutex::new(State { number: NOT_BEGUN, is_detached }));
+    let state = Arc::new(Mutex::new(State { number: NOT_BEGUN, is_detached, has_left: false }));
     let start = Box::into_raw(Box::new(Start { function, argument, state: Arc::clone(&state) }));
     let mut threads = locked(&RESOURCES[OWNER].threads);
     if is_detached {

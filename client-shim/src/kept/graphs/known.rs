@@ -22,9 +22,16 @@ pub(crate) struct Graphs {
     executables: BTreeMap<usize, (u64, Executable)>,
     number: u64,
     bytes: usize,
+    /// How often anything may have changed.
+    changes: u64,
 }
 
 impl Graphs {
+    /// How often any graph was made, changed or ended.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     fn has_room(&mut self, bytes: usize) -> bool {
         let is_room = self.bytes.saturating_add(bytes) <= MOST_BYTES;
         self.bytes += if is_room { bytes } else { 0 };
@@ -33,6 +40,7 @@ impl Graphs {
 
     /// Keeps a graph; whether there was room.
     pub(crate) fn keep(&mut self, graph: usize, plan: Plan) -> bool {
+        self.changes += 1;
         let number = self.graphs.get(&graph).map_or(self.number, |(number, _)| *number);
         self.forget(graph);
         let is_kept = self.has_room(plan.cost());
@@ -63,6 +71,7 @@ impl Graphs {
 
     /// A node has come, with these edges to it; whether there was room. Nothing if the graph is not kept.
     pub(crate) fn add(&mut self, graph: usize, node: Node, edges: Vec<Edge>) -> bool {
+        self.changes += 1;
         if !self.graphs.contains_key(&graph) {
             return true;
         }
@@ -76,18 +85,21 @@ impl Graphs {
 
     /// What a node of a kept graph does now; whether it is one.
     pub(crate) fn change(&mut self, graph: usize, node: usize, work: Arc<Work>) -> bool {
+        self.changes += 1;
         let plan = self.graphs.get_mut(&graph).map(|(_, plan)| plan);
         plan.is_some_and(|plan| change(plan, node, work, &mut self.bytes))
     }
 
     /// What a node of an executable graph does now; whether it is one.
     pub(crate) fn change_executable(&mut self, executable: usize, node: usize, work: Arc<Work>) -> bool {
+        self.changes += 1;
         let plan = self.executables.get_mut(&executable).map(|(_, of)| &mut of.plan);
         plan.is_some_and(|plan| change(plan, node, work, &mut self.bytes))
     }
 
     /// A graph is no more, or can't be kept; what it was, if it was kept.
     pub(crate) fn forget(&mut self, graph: usize) -> Option<(u64, Plan)> {
+        self.changes += 1;
         let gone = self.graphs.remove(&graph)?;
         self.bytes -= gone.1.cost();
         Some(gone)
@@ -95,12 +107,14 @@ impl Graphs {
 
     /// The driver has not destroyed it.
     pub(crate) fn restore(&mut self, graph: usize, kept: (u64, Plan)) {
+        self.changes += 1;
         self.bytes += kept.1.cost();
         self.graphs.insert(graph, kept);
     }
 
     /// Keeps an executable graph; whether its graph is kept and there was room.
     pub(crate) fn instantiate(&mut self, executable: usize, of: usize, context: usize, flags: u64) -> bool {
+        self.changes += 1;
         self.forget_executable(executable);
         let Some(plan) = self.plan(of).cloned() else { return false };
         let is_room = self.has_room(plan.cost());
@@ -114,6 +128,7 @@ impl Graphs {
 
     /// An executable graph was made to do what another graph does; whether that is kept.
     pub(crate) fn update(&mut self, executable: usize, by: usize) -> bool {
+        self.changes += 1;
         let (Some(plan), Some((_, known))) = (self.plan(by).cloned(), self.executables.get(&executable)) else {
             return false;
         };
@@ -142,6 +157,7 @@ impl Graphs {
 
     /// A node of an executable graph was switched off or on.
     pub(crate) fn enable(&mut self, executable: usize, node: usize, is_enabled: bool) {
+        self.changes += 1;
         if let Some((_, known)) = self.executables.get_mut(&executable) {
             if is_enabled {
                 known.disabled.remove(&node);
@@ -172,6 +188,7 @@ impl Graphs {
 
     /// An executable graph is no more, or can't be kept; what it was, if it was kept.
     pub(crate) fn forget_executable(&mut self, executable: usize) -> Option<(u64, Executable)> {
+        self.changes += 1;
         let gone = self.executables.remove(&executable)?;
         self.bytes -= gone.1.plan.cost();
         Some(gone)
@@ -179,6 +196,7 @@ impl Graphs {
 
     /// The driver has not destroyed it.
     pub(crate) fn restore_executable(&mut self, executable: usize, kept: (u64, Executable)) {
+        self.changes += 1;
         self.bytes += kept.1.plan.cost();
         self.executables.insert(executable, kept);
     }
@@ -210,6 +228,7 @@ impl Graphs {
 
     /// Everything has another handle now, and variables have other addresses.
     pub(crate) fn rename(&mut self, current: impl Fn(usize) -> usize, moves: &Moves) {
+        self.changes += 1;
         let graphs = std::mem::take(&mut self.graphs).into_iter();
         self.graphs = graphs
             .map(|(graph, (number, plan))| (current(graph), (number, plan.renamed(&current).moved(moves))))

@@ -179,6 +179,22 @@ impl Plan {
         Self { nodes: self.nodes.iter().map(node).collect(), edges: self.edges.iter().map(edge).collect() }
     }
 
+    /// What its nodes work with, at any depth: functions, kernels, contexts and events.
+    pub(crate) fn names(&self) -> BTreeSet<usize> {
+        let mut names = BTreeSet::new();
+        for node in &self.nodes {
+            match &*node.work {
+                Work::Launch(Launch { function, kernel, context, .. }) => names.extend([*function, *kernel, *context]),
+                Work::Copy { context, .. } | Work::Set { context, .. } => drop(names.insert(*context)),
+                Work::Wait { event } | Work::Record { event } => drop(names.insert(*event)),
+                Work::Child { plan, .. } => names.extend(plan.names()),
+                Work::Host { .. } | Work::Empty => {}
+            }
+        }
+        names.remove(&0);
+        names
+    }
+
     /// Whether this node or graph is part of it, at any depth.
     pub(super) fn contains(&self, handle: usize) -> bool {
         self.nodes.iter().any(|node| {

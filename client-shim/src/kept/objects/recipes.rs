@@ -56,6 +56,8 @@ pub(crate) struct Recipes {
     read_after: u64,
     /// How often a recipe was kept or taken out.
     changes: u64,
+    /// How often anything else may have changed.
+    settled: u64,
 }
 
 /// Where an object's settings are.
@@ -132,6 +134,7 @@ impl Recipes {
 
     /// Puts back what was taken: the driver has refused to destroy it.
     pub(crate) fn put_back(&mut self, taken: Taken) {
+        self.settled += 1;
         self.image_bytes += taken.recipes.iter().map(|(_, kept)| kept.recipe.image_bytes()).sum::<u64>();
         self.written_bytes += taken.written.iter().map(|(_, written)| written.cost()).sum::<usize>();
         self.written.extend(taken.written);
@@ -143,6 +146,7 @@ impl Recipes {
 
     /// Forgets everything that was made in a context; the host memory among it.
     pub(crate) fn forget_context(&mut self, context: usize) -> Vec<HostMemory> {
+        self.settled += 1;
         let made_in_it: Vec<usize> = with(&self.made_in, context).collect();
         let memory = made_in_it.iter().filter_map(|handle| self.host_memory(*handle)).collect();
         for handle in made_in_it {
@@ -173,8 +177,14 @@ impl Recipes {
         self.changes
     }
 
+    /// How often anything was set, or written to variables or read of them.
+    pub(crate) fn settled(&self) -> u64 {
+        self.settled
+    }
+
     /// The variables were read, after so many changes. Whether nothing has changed meanwhile.
     pub(crate) fn is_still(&mut self, still: Still, changes: u64) -> bool {
+        self.settled += 1;
         let is_current = self.changes == changes;
         self.still = Some(still).filter(|_| is_current);
         self.read_after = changes;
@@ -194,11 +204,13 @@ impl Recipes {
 
     /// Notes a setting.
     pub(crate) fn set(&mut self, object: usize, setting: Setting, value: u64) {
+        self.settled += 1;
         self.settings.insert((object, setting), value);
     }
 
     /// A stream has the attributes of another one, and no others.
     pub(crate) fn copy_attributes(&mut self, to: usize, from: usize) {
+        self.settled += 1;
         if to == from {
             return;
         }

@@ -14,6 +14,10 @@ use super::super::{
     objects::{self, Objects, enter},
     rest,
 };
+use super::{
+    contents::Variables,
+    settled::{Numbers, STACK_SIZE, Settings, Settled},
+};
 use crate::{
     cuda::{
         result::CUresult,
@@ -28,7 +32,10 @@ use crate::{
             region,
             slabs::survey::SlabRange,
         },
-        objects::{primary::Retained, recipes::Recipe},
+        objects::{
+            primary::Retained,
+            recipes::{Recipe, Setting},
+        },
     },
 };
 
@@ -93,11 +100,22 @@ pub(super) struct Made {
     of_contexts: Renamed,
     reserved: BTreeSet<(u64, u64)>,
     slabs: BTreeMap<u64, SlabRange>,
-    allocations: BTreeMap<Id, CUmemGenericAllocationHandle>,
+    allocations: BTreeMap<Id, Imported>,
     /// By address.
     mappings: BTreeMap<u64, OwnMapping>,
     /// By the program's handle.
     objects: BTreeMap<usize, Object>,
+    settings: Settings,
+    variables: Variables,
+    graphs: Settled,
+}
+
+/// An allocation that was imported.
+#[derive(Clone, Copy, Debug)]
+struct Imported {
+    handle: CUmemGenericAllocationHandle,
+    /// How often it must be released: 0 for one that its mappings alone hold.
+    held: u64,
 }
 
 impl Made {
@@ -112,6 +130,9 @@ impl Made {
             allocations: BTreeMap::new(),
             mappings: BTreeMap::new(),
             objects: BTreeMap::new(),
+            settings: Settings::default(),
+            variables: Variables::default(),
+            graphs: Settled::default(),
         }
     }
 
@@ -138,7 +159,11 @@ impl Made {
         self.retain_and_set(memory)?;
         let Some(first) = self.of_contexts.values().next() else { return Ok(0) };
         enter(*first)?;
-        Ok(self.let_go(memory)? + self.map(memory)?)
+        let count = self.let_go(memory)? + self.map(memory)?;
+        if count > 0 {
+            self.settings.memory_has_changed();
+        }
+        Ok(count + self.hold(memory)?)
     }
 
     /// Has each context retained as often as the program has, with the same flags.
@@ -180,7 +205,9 @@ impl Made {
         }
         let allocations: BTreeSet<Id> = memory.allocations.iter().map(|of| of.id).collect();
         for (_, gone) in self.allocations.extract_if(.., |id, _| !allocations.contains(id)) {
-            checked("cuMemRelease", driver!(mapping::cuMemRelease(gone)))?;
+            for _ in 0..gone.held {
+                checked("cuMemRelease", driver!(mapping::cuMemRelease(gone.handle)))?;
+            }
             count += 1;
         }
         let reserved: BTreeSet<(u64, u64)> = memory.reserved().into_iter().collect();
@@ -220,13 +247,12 @@ impl Made {
         }
         for allocation in &memory.allocations {
             if let Entry::Vacant(place) = self.allocations.entry(allocation.id) {
-                place.insert(import(allocation.descriptor)?);
+                place.insert(Imported { handle: import(allocation.descriptor)?, held: 1 });
                 count += 1;
             }
         }
         for of in memory.mappings.iter().filter(|of| !self.mappings.contains_key(&of.base)).collect::<Vec<_>>() {
-            let handle = of.id.and_then(|id| self.allocations.get(&id)).copied();
-            let handle = handle.unwrap_or(CUmemGenericAllocationHandle(0));
+            let handle = self.handle_for(of.id, memory)?;
             let (base, size, offset) = (of.base, length(of.size), length(of.offset));
             checked("cuMemMap", driver!(mapping::cuMemMap(base, size, offset, handle, 0)))?;
             self.mappings.insert(of.base, of.clone());
@@ -239,6 +265,45 @@ impl Made {
         Ok(count)
     }
 
+    /// The handle of an allocation that is to be mapped.
+    fn handle_for(&mut self, id: Option<Id>, memory: &Memory) -> Result<CUmemGenericAllocationHandle, Failed> {
+        let none = CUmemGenericAllocationHandle(0);
+        let Some(known) = id.and_then(|id| self.allocations.get_mut(&id)) else { return Ok(none) };
+        if known.held == 0 {
+            let descriptor = memory.allocations.iter().find(|of| Some(of.id) == id).and_then(|of| of.descriptor);
+            *known = Imported { handle: import(descriptor)?, held: 1 };
+        }
+        Ok(known.handle)
+    }
+
+    /// Has each allocation held as often as the program does; how many were not.
+    fn hold(&mut self, memory: &Memory) -> Result<u64, Failed> {
+        let mut count = 0;
+        let mapped: BTreeMap<Id, u64> = memory.mappings.iter().filter_map(|of| Some((of.id?, of.base))).collect();
+        for allocation in &memory.allocations {
+            let wanted: u64 = allocation.handles.iter().map(|(_, references)| references).sum();
+            let Some(known) = self.allocations.get_mut(&allocation.id).filter(|known| known.held != wanted) else {
+                continue;
+            };
+            while known.held > wanted {
+                checked("cuMemRelease", driver!(mapping::cuMemRelease(known.handle)))?;
+                known.held -= 1;
+                count += 1;
+            }
+            while known.held < wanted
+                && let Some(base) = mapped.get(&allocation.id)
+            {
+                let mut again = CUmemGenericAllocationHandle(0);
+                let place = ptr::with_exposed_provenance_mut(length(*base));
+                let answer = driver!(mapping::cuMemRetainAllocationHandle(&raw mut again, place));
+                checked("cuMemRetainAllocationHandle", answer)?;
+                *known = Imported { handle: if known.held == 0 { again } else { known.handle }, held: known.held + 1 };
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
     /// Makes the copy have an object for each recipe; how many things were otherwise.
     ///
     /// # Errors
@@ -247,7 +312,10 @@ impl Made {
         let mut count = 0;
         let all = || wanted.recipes.iter().zip(&wanted.numbers);
         let numbers: BTreeMap<usize, u64> = all().map(|((handle, _), number)| (*handle, *number)).collect();
-        let is_gone = |handle: &usize, of: &mut Object| numbers.get(handle) != Some(&of.number);
+        let lost = self.settings.lost(wanted)?;
+        let is_gone = |handle: &usize, of: &mut Object| {
+            numbers.get(handle) != Some(&of.number) || (lost.contains(handle) && matches!(of.end, End::Stream))
+        };
         let mut gone: Vec<Object> = self.objects.extract_if(.., is_gone).map(|(_, of)| of).collect();
         // What was made of something goes before it.
         gone.sort_unstable_by_key(|of| std::cmp::Reverse(of.number));
@@ -279,13 +347,43 @@ impl Made {
         renamed
     }
 
-    /// The program is to go on with the copy: everything that it has there is held and set as it is, and called by the
-    /// handles of today.
-    pub(super) fn hand_over(&self, memory: &Memory, wanted: &Objects) -> Result<Renamed, Failed> {
+    /// Has everything set as the program has, but stacks as long as they are small; how many things were otherwise.
+    pub(super) fn follow_settings(&mut self, wanted: &Objects, are_stacks_small: bool) -> Result<u64, Failed> {
+        self.settings.follow(wanted, &self.numbers(), &self.renamed(), are_stacks_small)
+    }
+
+    /// Has variables contain what is known of them; how many did not.
+    pub(super) fn follow_variables(&mut self, wanted: &Objects) -> Result<u64, Failed> {
+        self.variables.follow(wanted, &self.numbers(), &self.renamed())
+    }
+
+    /// Makes the copy have the same graphs, as long as that is not enough; how many were otherwise.
+    pub(super) fn follow_graphs(&mut self, wanted: &Objects, is_enough: fn() -> bool) -> Result<u64, Failed> {
+        let renamed = self.renamed();
+        let graphs = wanted.graphs.moved(&wanted.moves(&renamed, |address| address));
+        self.graphs.follow(&graphs, &self.numbers(), &renamed, is_enough)
+    }
+
+    fn numbers(&self) -> Numbers {
+        self.objects.iter().map(|(handle, of)| (*handle, of.number)).collect()
+    }
+
+    /// The stack limit that the program has set for one of the copy's contexts, if it has.
+    pub(super) fn stack_of(&self, context: usize, wanted: &Objects) -> Option<usize> {
+        let name = self.of_contexts.iter().find(|(_, now)| **now == context).map(|(name, _)| *name)?;
+        let is_it = |(of, setting, _): &&(usize, Setting, u64)| (*of, *setting) == (name, Setting::Limit(STACK_SIZE));
+        wanted.settings.iter().find(is_it).map(|(.., value)| length(*value))
+    }
+
+    /// Everything by the handles of today, for a program that is to go on with the copy.
+    pub(super) fn handed_over(&self, memory: &Memory) -> Renamed {
         let mut renamed = self.renamed();
-        memory.hold(&self.allocations, &mut renamed)?;
-        wanted.finish(&mut renamed)?;
-        Ok(renamed)
+        for allocation in &memory.allocations {
+            let Some(known) = self.allocations.get(&allocation.id) else { continue };
+            renamed.extend(allocation.handles.iter().map(|(number, _)| (length(*number), known.handle.0)));
+        }
+        self.graphs.name(&mut renamed);
+        renamed
     }
 
     /// Whether every context lives.

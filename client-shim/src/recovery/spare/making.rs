@@ -19,6 +19,7 @@ use super::{
     },
     following::Made,
     is_stopped,
+    settled::STACK_SIZE,
 };
 use crate::{
     cuda::{
@@ -36,9 +37,8 @@ use crate::{
 /// How long its server may not be ready, and the time between two questions.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
-/// `CU_LIMIT_STACK_SIZE`, and what a copy has of it that runs nothing: its context takes 257 MiB of the GPU and not 517
+/// What a copy has of `CU_LIMIT_STACK_SIZE` that runs nothing: its context takes 257 MiB of the GPU and not 517
 /// (measured with 580.159.04 on an H200).
-const STACK_SIZE: u32 = 0;
 const SMALL: usize = 16;
 
 /// Why there is no spare copy.
@@ -99,18 +99,27 @@ impl Spare {
         }
     }
 
-    /// Gives it as large a stack as it had.
-    pub(super) fn has_its_stack(&self) -> Result<(), Failed> {
-        self.stacks.iter().try_for_each(|(context, size)| {
-            enter(*context)?;
-            checked("cuCtxSetLimit", driver!(context::cuCtxSetLimit(STACK_SIZE, *size)))
-        })
+    /// Gives it as large stacks as the program has.
+    pub(super) fn has_its_stack(&mut self, objects: &Objects) -> Result<(), Failed> {
+        for (context, size) in std::mem::take(&mut self.stacks) {
+            let size = self.made.stack_of(context, objects).unwrap_or(size);
+            enter(context)?;
+            checked("cuCtxSetLimit", driver!(context::cuCtxSetLimit(STACK_SIZE, size)))?;
+        }
+        Ok(())
     }
 
     /// Follows the program; how many things it was behind.
     pub(super) fn follow(&mut self, memory: &Memory, objects: Option<&Objects>) -> Result<u64, Failed> {
         let of_memory = self.made.follow_memory(memory)?;
         Ok(of_memory + objects.map_or(Ok(0), |objects| self.made.follow_objects(objects))?)
+    }
+
+    /// Follows what was set on objects and made of them, until somebody needs the copy; how many things it was behind.
+    pub(super) fn settle(&mut self, objects: &Objects) -> Result<u64, Failed> {
+        let of_settings = self.made.follow_settings(objects, !self.stacks.is_empty())?;
+        let of_variables = self.made.follow_variables(objects)?;
+        Ok(of_settings + of_variables + self.made.follow_graphs(objects, is_stopped)?)
     }
 
     /// Gives it up: the GPU's memory is free when this returns, and the rest is given back beside.
@@ -169,7 +178,7 @@ fn build() -> Result<Built, NotMade> {
     if is_stopped() {
         return Err(NotMade::Stopped);
     }
-    made.follow_objects(&Objects::of_recipes())?;
+    made.follow_objects(&Objects::survey())?;
     reached("spare-objects");
     Ok((made, stacks))
 }

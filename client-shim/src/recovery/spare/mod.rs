@@ -12,16 +12,18 @@
 //! |---|---|
 //! | [`making`] | the copy, from its file to its objects |
 //! | [`following`] | what it has of the program's, and the difference |
+//! | [`settled`] | what was set on that, and graphs |
+//! | [`contents`] | what variables contain |
 //! | [`switch`] | the program goes on with it |
 //!
-//! The program never waits for the spare: its thread looks every [`EVERY`] at what is kept, and at once when it is woken. What
-//! has a graph, a setting or a variable's contents is put there when the program goes on with the copy, since only then
-//! they are what they will be.
+//! The program never waits for the spare: its thread looks every [`EVERY`] at what is kept, and at once when it is woken.
+//! Settings, graphs and what variables contain follow when they have been the same at two looks. So with a copy that is
+//! level a switch makes a number of calls that does not depend on how much the program has.
 //!
 //! The copy's stacks are small while it stands by, and set again at the switch, which takes a part of its time;
 //! `MPS_SHIM_SPARE_STACK=full` gives it the program's from the start, for twice the memory.
 //!
-//! Not there: a switch within a millisecond (most of its time is in the step "objects", whatever the stacks are);
+//! Not there: a switch that was measured to be within a millisecond, since settings, variables and graphs follow;
 //! which kernels need the limit at all (those with recursion or calls by address) is not looked for, so that a
 //! switch sets it always; freed memory is let go at the next look and not at once; a thousand switches of one process were
 //! not tried.
@@ -30,8 +32,10 @@
 //! first. A forked child has nothing of it.
 #![expect(unsafe_code, reason = "asks what to do at the end of the process")]
 
+mod contents;
 mod following;
 mod making;
+mod settled;
 mod switch;
 
 use std::{
@@ -47,7 +51,7 @@ use super::{is_armed, memory::Memory, objects::Objects, refusal::Refusal, steps}
 use crate::{
     cuda::{belongings, library, second::Chosen},
     daemon::spare::{self, Grant},
-    kept,
+    kept::{self, work::progress},
     process::{glibc, log, panics::unpanicked, settings},
 };
 use making::Spare;
@@ -194,7 +198,7 @@ extern "C" fn at_exit() {
 fn stand_by() {
     let _as_long_as_it_takes = belongings::Ours::begin();
     let _mine = THREAD.set(thread::current());
-    let mut seen = (0, 0);
+    let mut followed = Followed::default();
     loop {
         thread::park_timeout(EVERY);
         let lives = LIVES.swap(0, Ordering::AcqRel);
@@ -206,7 +210,7 @@ fn stand_by() {
             gone(Grant { token: lost });
         }
         if is_armed() && !is_stopped() {
-            turn(&mut seen);
+            turn(&mut followed);
         }
     }
 }
@@ -231,18 +235,17 @@ fn work() -> MutexGuard<'static, Work> {
     WORK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes a spare, or has the one that stands follow the program. `seen` are the changes of recipes, and in which copy, that
-/// it has followed.
-fn turn(seen: &mut (u64, u64)) {
+/// Makes a spare, or has the one that stands follow the program.
+fn turn(followed: &mut Followed) {
     let stands = work().spare.is_some();
-    if stands { follow(seen) } else { make(seen) }
+    if stands { follow(followed) } else { make(followed) }
 }
 
 fn has_context() -> bool {
     kept::objects(|objects| objects.contexts.retained().any(|(_, of)| of.count > 0)).unwrap_or(false)
 }
 
-fn make(seen: &mut (u64, u64)) {
+fn make(followed: &mut Followed) {
     let (_, may_recover) = steps::settled();
     if work().next.is_some_and(|next| Instant::now() < next) || !may_recover || !has_context() {
         return;
@@ -259,7 +262,7 @@ fn make(seen: &mut (u64, u64)) {
             work.pause = FIRST_PAUSE;
             work.told.clear();
             work.spare = Some(spare);
-            *seen = (0, 0);
+            *followed = Followed::default();
             drop(work);
             if settings::lines_wanted() {
                 log::complain(format_args!("a spare copy of the driver stands"));
@@ -278,25 +281,80 @@ fn make(seen: &mut (u64, u64)) {
     }
 }
 
-fn follow(seen: &mut (u64, u64)) {
+/// What it follows, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    /// Beside which copy, from 1.
+    copy: u64,
+    recipes: u64,
+    settled: u64,
+    graphs: u64,
+    /// Whether what variables have is known.
+    is_still: bool,
+}
+
+impl Seen {
+    fn now() -> Self {
+        let given = progress::given();
+        let of = kept::recipes(|recipes| (recipes.changes(), recipes.settled(), recipes.still(given).is_some()));
+        let (recipes, settled, is_still) = of.unwrap_or_default();
+        let graphs = kept::graphs(|graphs| graphs.changes()).unwrap_or_default();
+        Self { copy: library::generation() + 1, recipes, settled, graphs, is_still }
+    }
+}
+
+/// How far the thread has followed the program.
+#[derive(Debug, Default)]
+struct Followed {
+    recipes: Seen,
+    /// What was set on objects, variables and graphs, too.
+    settled: Seen,
+    /// At the last look.
+    last: Seen,
+    is_level: bool,
+}
+
+fn follow(followed: &mut Followed) {
     let mut work = work();
     let Some(spare) = &mut work.spare else { return };
     let grant = spare.grant;
-    let changes = (kept::recipes(|recipes| recipes.changes()).unwrap_or(0), library::generation() + 1);
+    let seen = Seen::now();
+    // What changes at every look is left until the program goes on with the copy.
+    let is_quiet = std::mem::replace(&mut followed.last, seen) == seen;
+    let is_due = (seen.copy, seen.recipes) != (followed.recipes.copy, followed.recipes.recipes);
+    let is_to_settle = is_quiet && followed.settled != seen;
     let done = if spare::is_void(grant) {
         Err("its server is of no use any more".to_owned())
     } else if spare.generation != library::generation() {
         Err("it stands beside a copy that is dead".to_owned())
     } else if let (Some(memory), _) = Memory::survey() {
         let _chosen = Chosen::begin();
-        let objects = (*seen != changes).then(Objects::of_recipes);
+        let objects = (is_due || is_to_settle).then(Objects::survey);
         let done = spare.follow(&memory, objects.as_ref());
-        done.map_err(|failed| format!("{} answers {}", failed.call, failed.answer.0))
+        done.map(|behind| (behind, objects)).map_err(|failed| format!("{} answers {}", failed.call, failed.answer.0))
     } else {
-        Ok(0)
+        Ok((0, None))
     };
     match done {
-        Ok(_) => *seen = changes,
+        Ok((behind, objects)) => {
+            if is_due {
+                followed.recipes = seen;
+            }
+            let mut is_level = behind == 0 && followed.settled == seen;
+            if let Some(objects) = objects.filter(|_| is_to_settle && !is_stopped()) {
+                let _chosen = Chosen::begin();
+                // What can't be done is tried again when something has changed, and at last at the switch.
+                let is_settled = spare.settle(&objects).is_ok();
+                is_level = is_settled && !is_stopped();
+                if !is_stopped() {
+                    followed.settled = seen;
+                }
+            }
+            let was_level = std::mem::replace(&mut followed.is_level, is_level);
+            if is_level && !was_level && settings::lines_wanted() {
+                log::complain(format_args!("the spare copy has all that the program has"));
+            }
+        }
         Err(why) => {
             let spare = work.spare.take();
             // The next one may be made at once: what has changed is no failure of the making.

@@ -8,7 +8,7 @@ use super::{
         amputation::{self, Mapped},
         memory::{Failed, Memory, Renamed, checked},
         objects::Objects,
-        report::{Clock, Recovery, Step, Way},
+        report::{Clock, Lap, Recovery, Step, Switch, Way},
     },
     GONE, Held, LIVES,
     making::Spare,
@@ -97,14 +97,27 @@ fn exchange(
     recovery: &mut Recovery,
 ) -> Result<Switched, Failed> {
     let chosen = second::Chosen::begin();
+    let mut lap = Lap::begin();
     spare.made.lives()?;
-    let of_memory = spare.made.follow_memory(memory)?;
+    lap.ended(Switch::Alive, recovery);
+    let mut behind = spare.made.follow_memory(memory)?;
+    lap.ended(Switch::Memory, recovery);
     reached("spare-memory-again");
     clock.ended(Step::Map, recovery);
-    let of_objects = spare.made.follow_objects(objects)?;
-    spare.has_its_stack()?;
-    let renamed = spare.made.hand_over(memory, objects)?;
-    recovery.behind = u32::try_from(of_memory + of_objects).unwrap_or(u32::MAX);
+    behind += spare.made.follow_objects(objects)?;
+    lap.ended(Switch::Objects, recovery);
+    spare.has_its_stack(objects)?;
+    lap.ended(Switch::Stack, recovery);
+    behind += spare.made.follow_settings(objects, false)?;
+    lap.ended(Switch::Settings, recovery);
+    behind += spare.made.follow_variables(objects)?;
+    lap.ended(Switch::Variables, recovery);
+    behind += spare.made.follow_graphs(objects, || false)?;
+    lap.ended(Switch::Graphs, recovery);
+    let renamed = spare.made.handed_over(memory);
+    lap.ended(Switch::Names, recovery);
+    recovery.behind = u32::try_from(behind).unwrap_or(u32::MAX);
+    recovery.calls = chosen.calls();
     reached("spare-objects-again");
     drop(chosen);
     let mapped = Mapped::now();
@@ -127,6 +140,7 @@ fn exchange(
     });
     let belongings = belongings::exchange(opened.unwrap_or_default());
     spare.copy.is_spare_no_more();
+    lap.ended(Switch::Lead, recovery);
     clock.ended(Step::Objects, recovery);
     Ok(Switched { renamed, fresh: spare.copy, former: Former { belongings, mapped, reserved: memory.reserved() } })
 }

@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 
 /// Names of the steps.
 const STEPS: [&str; 10] = ["wait", "unmap", "name", "file", "load", "init", "context", "map", "objects", "amputate"];
+/// What the steps "map" and "objects" are made of, by a spare copy.
+const SWITCH: [&str; 9] = ["alive", "memory", "objects", "stack", "settings", "variables", "graphs", "names", "lead"];
 /// Bytes of a reason.
 const REASON: usize = 160;
 
@@ -34,6 +36,9 @@ pub(super) struct Recovery {
     lost_work: u64,
     way: u32,
     behind: u32,
+    switch_us: [u64; SWITCH.len()],
+    calls: u32,
+    reserved: u32,
 }
 
 /// What it says; `None` if it is not preloaded.
@@ -103,8 +108,10 @@ impl Recovery {
 
     /// All of it.
     pub(super) fn describe(&self) -> Value {
-        let steps: Map<String, Value> =
-            STEPS.iter().zip(self.step_us).map(|(name, time)| ((*name).to_owned(), json!(time))).collect();
+        let named = |names: &[&str], times: &[u64]| -> Map<String, Value> {
+            names.iter().zip(times).map(|(name, time)| ((*name).to_owned(), json!(time))).collect()
+        };
+        let (steps, switch) = (named(&STEPS, &self.step_us), named(&SWITCH, &self.switch_us));
         let end = self.reason.iter().position(|byte| *byte == 0).unwrap_or(REASON);
         json!({
             "count": self.count, "refused": self.refused, "error": self.error, "lost_streams": self.lost_streams,
@@ -113,7 +120,8 @@ impl Recovery {
             "descriptors": self.descriptors, "mappings": self.mappings, "unmapped": self.unmapped,
             "not_unmapped": self.not_unmapped, "tries": self.tries, "was_prepared": self.was_prepared,
             "reason": String::from_utf8_lossy(&self.reason[..end]), "begun_by": self.begun_by, "part": self.part,
-            "lost_work": self.lost_work, "way": self.way, "behind": self.behind, "in_doubt": count_in_doubt(),
+            "lost_work": self.lost_work, "way": self.way, "behind": self.behind, "switch_us": switch,
+            "calls": self.calls, "in_doubt": count_in_doubt(),
         })
     }
 }

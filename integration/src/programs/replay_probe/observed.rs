@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 /// The library's thread that gives back what a dead copy had.
 const GIVING_BACK: &str = "mps-shim-copy\n";
-/// How long that may take, and between two looks.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long that may take, with all tries on a slow machine, and between two looks.
+const PATIENCE: Duration = Duration::from_secs(90);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 fn entries(folder: &str) -> impl Iterator<Item = fs::DirEntry> {

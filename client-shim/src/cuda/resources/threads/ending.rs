@@ -9,7 +9,8 @@
 //! - the first code outside the C library and this one that its stack leads back to is the copy's own, so it is in
 //!   no function of the program's that the driver calls (`cuLaunchHostFunc`).
 //!
-//! Who is elsewhere is asked again, until there is no more time. `SIGURG` is the signal: its meaning is to be ignored, and
+//! Who is elsewhere is asked again, until there is no more time; who has left by then is not asked again when its copy's turn
+//! comes once more ([`copies`](crate::cuda::copies)). `SIGURG` is the signal: its meaning is to be ignored, and
 //! a program that has a handler for it has it called for all other threads.
 
 use std::{
@@ -25,7 +26,7 @@ use std::{
 };
 
 use super::{NOT_BEGUN, Thread, locked, own_number};
-use crate::process::{glibc, maps};
+use crate::process::{failpoint::fails, glibc, maps};
 
 /// How long threads may be elsewhere, and the time between two questions.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -182,14 +183,15 @@ fn is_there(number: i32, signal: c_int) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, process, number, signal) == 0 }
 }
 
-/// The numbers of those that have not ended. One that was made just before the copy died begins when the machine comes to
+/// Those that have not ended, each with its number. One that was made just before the copy died begins when the machine comes to
 /// it; `None` if that takes too long.
-fn begun(threads: &[Thread]) -> Option<Vec<i32>> {
+fn begun(threads: &[Thread]) -> Option<Vec<(&Thread, i32)>> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let numbers = threads.iter().map(|of| locked(&of.state).number).filter(|number| *number != 0);
-        let numbers: Vec<i32> = numbers.collect();
-        if !numbers.contains(&NOT_BEGUN) {
+        let is_there = |of: &&Thread| !locked(&of.state).has_left;
+        let numbers = threads.iter().filter(is_there).map(|of| (of, locked(&of.state).number));
+        let numbers: Vec<_> = numbers.filter(|(_, number)| *number != 0).collect();
+        if !numbers.iter().any(|(_, number)| *number == NOT_BEGUN) {
             return Some(numbers);
         }
         if Instant::now() > deadline {
@@ -202,7 +204,11 @@ fn begun(threads: &[Thread]) -> Option<Vec<i32>> {
 /// Ends these threads, whose code is around the address `copy`.
 pub(in crate::cuda::resources) fn end(threads: &[Thread], copy: *mut c_void) -> Result<(), NotEnded> {
     let _one_at_a_time = locked(&ENDING);
-    let numbers = begun(threads).filter(|numbers| numbers.len() <= MOST).ok_or(NotEnded)?;
+    if fails("dead-threads-end") {
+        return Err(NotEnded);
+    }
+    let begun = begun(threads).filter(|begun| begun.len() <= MOST).ok_or(NotEnded)?;
+    let numbers: Vec<i32> = begun.iter().map(|(_, number)| *number).collect();
     let code = Box::into_raw(Box::new(code_around(copy.addr()).ok_or(NotEnded)?));
     CODE.store(code, Ordering::Release);
     let all_ended = Handler::set().is_some_and(|_handler| {
@@ -217,6 +223,10 @@ pub(in crate::cuda::resources) fn end(threads: &[Thread], copy: *mut c_void) -> 
         }
         for place in &LEAVING {
             place.store(0, Ordering::Release);
+        }
+        for (thread, number) in &begun {
+            let mut state = locked(&thread.state);
+            state.has_left |= state.number == *number && !is_there(*number, 0);
         }
         is_left(&numbers, 0) == 0
     });

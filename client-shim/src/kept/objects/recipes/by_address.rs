@@ -52,6 +52,7 @@ impl Recipes {
 
     /// The program has written `length` bytes at an address, as far as they are in variables: `bytes` if they are known.
     pub(crate) fn write(&mut self, address: usize, length: usize, bytes: Option<&[u8]>) {
+        self.settled += 1;
         for (start, size) in self.variables_in(address, length) {
             let (from, to) = (address.max(start), address.saturating_add(length).min(start + size));
             let written = self.written.entry(start).or_default();

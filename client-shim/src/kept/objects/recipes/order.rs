@@ -57,6 +57,7 @@ impl Recipes {
 
     /// Every object has another handle now.
     pub(crate) fn rename(&mut self, current: impl Fn(usize) -> usize) {
+        self.settled += 1;
         self.made_of.clear();
         self.made_in.clear();
         for (handle, Kept { number, recipe }) in std::mem::take(&mut self.by_handle) {

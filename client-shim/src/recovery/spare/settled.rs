@@ -1,0 +1,208 @@
+//! What was set on a spare copy's objects, and its graphs: put there beside the program's way, so that a program that goes
+//! on with the copy has them at once.
+//!
+//! A setting is made again where it has another value, or its object is another one. A graph is built again where it
+//! does something else, or something that it works with is another one. What can't be undone makes its object anew.
+#![expect(unsafe_code, reason = "calls the driver")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::{
+    graphs::{self, Graphs},
+    memory::{Failed, Renamed, checked},
+    objects::Objects,
+    set_again,
+};
+use crate::{
+    cuda::{
+        result::CUresult,
+        types::{CUgraph, CUgraphExec},
+    },
+    kept::{
+        graphs::plan::{Executable, Plan},
+        objects::recipes::Setting,
+    },
+};
+
+/// `CU_LIMIT_STACK_SIZE`.
+pub(super) const STACK_SIZE: u32 = 0;
+
+/// Numbers of objects by the program's handles. What has none is a context.
+pub(super) type Numbers = BTreeMap<usize, u64>;
+
+/// What a graph works with: handles, and the numbers of these.
+type With = Vec<(usize, Option<u64>)>;
+
+fn with(names: BTreeSet<usize>, numbers: &Numbers) -> With {
+    names.into_iter().map(|name| (name, numbers.get(&name).copied())).collect()
+}
+
+/// What was set, with the number of its object.
+#[derive(Debug, Default)]
+pub(super) struct Settings(BTreeMap<(usize, Setting), (Option<u64>, u64)>);
+
+impl Settings {
+    /// Streams that have attributes which the program's have no longer.
+    ///
+    /// # Errors
+    /// The default stream of a context has.
+    pub(super) fn lost(&self, wanted: &Objects) -> Result<BTreeSet<usize>, Failed> {
+        let there: BTreeSet<(usize, Setting)> =
+            wanted.settings.iter().map(|(of, setting, _)| (*of, *setting)).collect();
+        let is_lost = |key: &(usize, Setting)| matches!(key.1, Setting::StreamAttribute(..)) && !there.contains(key);
+        let lost = self.0.iter().filter(|(key, _)| is_lost(key));
+        lost.map(|((of, _), (number, _))| match number {
+            Some(_) => Ok(*of),
+            None => Err(Failed { call: "cuStreamCopyAttributes", answer: CUresult::CUDA_ERROR_NOT_SUPPORTED }),
+        })
+        .collect()
+    }
+
+    /// What was set on addresses is gone where something else is mapped there.
+    pub(super) fn memory_has_changed(&mut self) {
+        self.0.retain(|(_, setting), _| !matches!(setting, Setting::PointerAttribute(..)));
+    }
+
+    /// Sets what is not as it is wanted, but the limit of stacks as long as these are `small`; how many things.
+    pub(super) fn follow(
+        &mut self,
+        wanted: &Objects,
+        numbers: &Numbers,
+        renamed: &Renamed,
+        are_stacks_small: bool,
+    ) -> Result<u64, Failed> {
+        let is_now = |setting: &Setting| !are_stacks_small || *setting != Setting::Limit(STACK_SIZE);
+        let all = || wanted.settings.iter().filter(|(of, setting, _)| is_now(setting) && renamed.contains_key(of));
+        let is_so = |(of, setting, value): &&(usize, Setting, u64)| {
+            self.0.get(&(*of, *setting)) == Some(&(numbers.get(of).copied(), *value))
+        };
+        let other: BTreeSet<(usize, Setting)> =
+            all().filter(|of| !is_so(of)).map(|(of, set, _)| (*of, first(*set))).collect();
+        let due: Vec<_> = all().filter(|(of, setting, _)| other.contains(&(*of, first(*setting)))).copied().collect();
+        set_again::apply(&due, &wanted.recipes, renamed)?;
+        self.0 = all().map(|(of, set, value)| ((*of, *set), (numbers.get(of).copied(), *value))).collect();
+        Ok(u64::try_from(due.len()).unwrap_or(u64::MAX))
+    }
+}
+
+/// The words of an attribute are set together.
+fn first(setting: Setting) -> Setting {
+    if let Setting::StreamAttribute(attribute, _) = setting { Setting::StreamAttribute(attribute, 0) } else { setting }
+}
+
+/// A graph that was built.
+#[derive(Debug)]
+struct Built {
+    plan: Plan,
+    with: With,
+    handle: usize,
+    /// Its nodes, and graphs that it embeds.
+    parts: Renamed,
+    /// No other one has it, or had.
+    number: u64,
+}
+
+/// An executable graph that was made.
+#[derive(Debug)]
+struct Made {
+    executable: Executable,
+    with: With,
+    /// The number of its graph.
+    of: Option<u64>,
+    handle: usize,
+}
+
+/// The copy's graphs and executable graphs, by the program's handles.
+#[derive(Debug, Default)]
+pub(super) struct Settled {
+    graphs: BTreeMap<usize, Built>,
+    executables: BTreeMap<usize, Made>,
+    number: u64,
+}
+
+impl Settled {
+    /// Makes those that are wanted, with variables at the copy's addresses, and ends the others; how many things were
+    /// otherwise. It leaves the rest where `is_enough` says so.
+    pub(super) fn follow(
+        &mut self,
+        wanted: &Graphs,
+        numbers: &Numbers,
+        renamed: &Renamed,
+        is_enough: fn() -> bool,
+    ) -> Result<u64, Failed> {
+        let mut count = 0;
+        let plans: BTreeMap<usize, &Plan> = wanted.graphs.iter().map(|(handle, plan)| (*handle, plan)).collect();
+        let wanted_executables: BTreeMap<usize, &Executable> =
+            wanted.executables.iter().map(|(handle, of)| (*handle, of)).collect();
+        let is_other = |handle: &usize, of: &Built| {
+            plans.get(handle).is_none_or(|plan| **plan != of.plan || with(plan.names(), numbers) != of.with)
+        };
+        let gone: Vec<Built> =
+            self.graphs.extract_if(.., |handle, of| is_other(handle, of)).map(|(_, of)| of).collect();
+        let number_of = |graphs: &BTreeMap<usize, Built>, of: &Executable| graphs.get(&of.of).map(|of| of.number);
+        let is_other = |handle: &usize, of: &Made| {
+            let is_same = |wanted: &&Executable| {
+                **wanted == of.executable
+                    && number_of(&self.graphs, wanted) == of.of
+                    && with(names(wanted), numbers) == of.with
+            };
+            !wanted_executables.get(handle).is_some_and(is_same)
+        };
+        let ended: Vec<Made> =
+            self.executables.extract_if(.., |handle, of| is_other(handle, of)).map(|(_, of)| of).collect();
+        for of in ended {
+            checked("cuGraphExecDestroy", driver!(graph::cuGraphExecDestroy(CUgraphExec(of.handle))))?;
+            count += 1;
+        }
+        for of in gone {
+            checked("cuGraphDestroy", driver!(graph::cuGraphDestroy(CUgraph(of.handle))))?;
+            count += 1;
+        }
+        let missing = |(handle, _): &&(usize, Plan)| !self.graphs.contains_key(handle);
+        for (handle, plan) in wanted.graphs.iter().filter(missing).collect::<Vec<_>>() {
+            if is_enough() {
+                return Ok(count);
+            }
+            let mut with_parts = renamed.clone();
+            let built = graphs::build(plan, &mut with_parts)?;
+            with_parts.retain(|name, now| renamed.get(name) != Some(now));
+            let (plan, with) = (plan.clone(), with(plan.names(), numbers));
+            self.graphs.insert(*handle, Built { plan, with, handle: built.0, parts: with_parts, number: self.number });
+            self.number += 1;
+            count += 1;
+        }
+        let missing = |(handle, _): &&(usize, Executable)| !self.executables.contains_key(handle);
+        let due: Vec<_> = wanted.executables.iter().filter(missing).collect();
+        if due.is_empty() {
+            return Ok(count);
+        }
+        let mut all = renamed.clone();
+        self.name(&mut all);
+        for (handle, executable) in due {
+            if is_enough() {
+                break;
+            }
+            let made = graphs::execute(executable, plans.get(&executable.of).copied(), &all)?;
+            let (of, with) = (number_of(&self.graphs, executable), with(names(executable), numbers));
+            self.executables.insert(*handle, Made { executable: executable.clone(), with, of, handle: made.0 });
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// What they and their parts are called in the copy.
+    pub(super) fn name(&self, renamed: &mut Renamed) {
+        for (handle, of) in &self.graphs {
+            renamed.extend(of.parts.iter().map(|(name, now)| (*name, *now)));
+            renamed.insert(*handle, of.handle);
+        }
+        renamed.extend(self.executables.iter().map(|(handle, of)| (*handle, of.handle)));
+    }
+}
+
+/// What an executable graph works with.
+fn names(executable: &Executable) -> BTreeSet<usize> {
+    let mut names = executable.plan.names();
+    names.insert(executable.context);
+    names
+}
