@@ -19,13 +19,14 @@ use crate::settings::servers_file::Plan;
 use crate::settings::{self, Settings};
 use crate::stop;
 use crate::sys::allocator;
+use crate::thin::{self, Thin, ThinError};
 use crate::top;
 use crate::ui::{self, Commands};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use remps_proto::admin::Personality;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The release whose answers are given when no driver says which one is installed.
@@ -151,6 +152,9 @@ fn daemon(options: DaemonOptions, personality: Personality) -> u8 {
         }
     };
     let options = DaemonOptions { protocol: Some(protocol), ..options };
+    if let Some(socket) = options.join.clone() {
+        return join(&options, settings, socket);
+    }
     let plan = options.servers.as_ref().map(|file| settings::read_servers(file, personality.to_string().parse().ok()));
     let plan = match plan.transpose() {
         Ok(plan) => plan,
@@ -169,6 +173,53 @@ fn daemon(options: DaemonOptions, personality: Personality) -> u8 {
             show(&Report { stdout: String::new(), stderr, status: FAILURE })
         }
     }
+}
+
+/// Is a thin daemon of the one at `socket`.
+fn join(options: &DaemonOptions, settings: Settings, socket: PathBuf) -> u8 {
+    if options.foreground {
+        return serve_thin(options, settings, socket, None);
+    }
+    match daemonize() {
+        Ok(Process::Started(report)) => show(&report),
+        Ok(Process::Daemon(readiness)) => serve_thin(options, settings, socket, Some(readiness)),
+        Err(error) => {
+            let stderr = format!("cannot go into the background: {error}\n");
+            show(&Report { stdout: String::new(), stderr, status: FAILURE })
+        }
+    }
+}
+
+fn serve_thin(options: &DaemonOptions, settings: Settings, socket: PathBuf, readiness: Option<Readiness>) -> u8 {
+    let (log, warning) = log_sink(options, &settings);
+    let level = trace::level(std::env::var("MPS_LOG_LEVEL").ok().as_deref()).unwrap_or(trace::DEFAULT_LEVEL);
+    let _ = tracing::subscriber::set_global_default(trace::subscriber(log.clone(), level));
+    let devices = std::env::var_os("CUDA_VISIBLE_DEVICES").unwrap_or_default().to_string_lossy().into_owned();
+    let name = options.join_name.clone();
+    let request = thin::Request { socket, name, pipe_directory: settings.pipe_directory.clone(), devices };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let started = runtime.map_err(ThinError::from).and_then(|runtime| {
+        let thin = runtime.block_on(Thin::start(request, log.clone()))?;
+        Ok((runtime, thin))
+    });
+    let (runtime, thin) = match started {
+        Ok(started) => started,
+        Err(error) => {
+            let report = match error {
+                ThinError::Directory(error) => failed(&StartError::Directory(error)),
+                error @ (ThinError::Node(_) | ThinError::Io(_)) => {
+                    log.control(std::process::id(), &error.to_string());
+                    Report { status: FAILURE, stdout: String::new(), stderr: format!("{error}\n") }
+                }
+            };
+            tell(readiness, &report);
+            return report.status;
+        }
+    };
+    let stdout = warning.map(|warning| format!("{warning}\n")).unwrap_or_default();
+    tell(readiness, &Report { status: 0, stdout, stderr: String::new() });
+    notify(settings.notify_socket.as_deref(), "READY=1\nSTATUS=Joined\n");
+    runtime.block_on(thin.run())
 }
 
 fn serve(

@@ -56,6 +56,10 @@ pub(crate) struct DaemonOptions {
     pub protocol: Option<Protocol>,
     /// The file of servers that it is to have.
     pub servers: Option<PathBuf>,
+    /// The daemon that it is to join, and be a thin one.
+    pub join: Option<PathBuf>,
+    /// As which server.
+    pub join_name: Option<String>,
 }
 
 /// Texts for the two outputs and the exit status.
@@ -88,7 +92,7 @@ impl DaemonOptions {
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>, personality: Personality) -> Invocation {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let mut flags = Vec::new();
-    let (mut protocol, mut servers) = (None, None);
+    let mut values = Values::default();
     let mut rest = arguments.as_slice();
     while let Some((argument, tail)) = rest.split_first() {
         let bytes = argument.as_bytes();
@@ -107,32 +111,75 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>, personality: 
                 None => return unknown_option(&argument.to_string_lossy(), personality),
             },
         };
-        let takes_value = known.last().copied().filter(|flag| matches!(flag, Flag::Protocol | Flag::Apply));
+        let takes_value = known.last().copied().filter(|flag| flag.takes_value());
         if let Some(flag) = takes_value {
             let value = value.map(OsString::from).unwrap_or_else(|| {
                 let (value, behind) = rest.split_first().map_or((None, rest), |(value, tail)| (Some(value), tail));
                 rest = behind;
                 value.cloned().unwrap_or_default()
             });
-            match (flag, Protocol::of_option(&value.to_string_lossy())) {
-                (Flag::Apply, _) if value.is_empty() => return usage("--apply: which file?\n".to_owned()),
-                (Flag::Apply, _) => servers = Some(PathBuf::from(value)),
-                (_, Ok(wanted)) => protocol = Some(wanted),
-                (_, Err(error)) => return usage(format!("{error}\n")),
+            if let Err(error) = values.take(flag, value) {
+                return usage(format!("{error}\n"));
             }
         }
         flags.append(&mut known);
     }
-    interpret(&flags, protocol, servers, rest, personality)
+    interpret(&flags, values, rest, personality)
 }
 
-fn interpret(
-    flags: &[Flag],
+/// The values of options.
+#[derive(Default)]
+struct Values {
     protocol: Option<Protocol>,
     servers: Option<PathBuf>,
-    words: &[OsString],
-    personality: Personality,
-) -> Invocation {
+    join: Option<PathBuf>,
+    join_name: Option<String>,
+}
+
+impl Values {
+    fn take(&mut self, flag: Flag, value: OsString) -> Result<(), String> {
+        match flag {
+            Flag::Apply if value.is_empty() => return Err("--apply: which file?".to_owned()),
+            Flag::Join if value.is_empty() => return Err("--join: which daemon's pipe directory?".to_owned()),
+            Flag::JoinName if value.is_empty() => return Err("--join-name: which name?".to_owned()),
+            Flag::Apply => self.servers = Some(PathBuf::from(value)),
+            Flag::Join => self.join = Some(PathBuf::from(value)),
+            Flag::JoinName => self.join_name = Some(value.to_string_lossy().into_owned()),
+            Flag::Protocol => {
+                let protocol = Protocol::of_option(&value.to_string_lossy()).map_err(|error| error.to_string())?;
+                self.protocol = Some(protocol);
+            }
+            Flag::Daemon
+            | Flag::Foreground
+            | Flag::Help
+            | Flag::Version
+            | Flag::Multiuser
+            | Flag::StaticPartitioning
+            | Flag::ReadyDevices
+            | Flag::Quit
+            | Flag::QuitOrReadyDevices
+            | Flag::CheckConfig => {}
+        }
+        Ok(())
+    }
+
+    /// What is wrong with them together.
+    fn fault(&self, is_daemon: bool, is_multiuser: bool) -> Option<&'static str> {
+        if self.join_name.is_some() && self.join.is_none() {
+            return Some("--join-name: with --join only");
+        }
+        if !is_daemon && self.join.is_some() {
+            return Some("--join: with -d or -f only");
+        }
+        if !is_daemon && self.servers.is_some() {
+            return Some("--apply: a file of servers is read when the daemon starts, with -d or -f");
+        }
+        let is_both = self.join.is_some() && (self.servers.is_some() || is_multiuser);
+        is_both.then_some("--join: whose servers there are, the daemon that is joined decides")
+    }
+}
+
+fn interpret(flags: &[Flag], values: Values, words: &[OsString], personality: Personality) -> Invocation {
     let has = |flag: Flag| flags.contains(&flag);
     if has(Flag::Help) {
         return print(help::whole(personality));
@@ -152,15 +199,18 @@ fn interpret(
         multiuser: has(Flag::Multiuser),
         ready_devices: has(Flag::QuitOrReadyDevices) || has(Flag::ReadyDevices),
         static_partitioning: has(Flag::StaticPartitioning),
-        protocol,
-        servers,
+        protocol: values.protocol,
+        servers: values.servers.clone(),
+        join: values.join.clone(),
+        join_name: values.join_name.clone(),
     };
     // The documentation starts a daemon with `-S` and nothing else; `-M` makes no more sense without one.
-    if has(Flag::Daemon) || daemon.foreground || daemon.multiuser || daemon.static_partitioning {
-        return Invocation::Daemon(daemon);
+    let is_daemon = has(Flag::Daemon) || daemon.foreground || daemon.multiuser || daemon.static_partitioning;
+    if let Some(fault) = values.fault(is_daemon, daemon.multiuser) {
+        return usage(format!("{fault}\n"));
     }
-    if has(Flag::Apply) {
-        return usage("--apply: a file of servers is read when the daemon starts, with -d or -f\n".to_owned());
+    if is_daemon {
+        return Invocation::Daemon(daemon);
     }
     match help::asked(words, personality) {
         Some(help::Help::Text(text)) => return print(text),

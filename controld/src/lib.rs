@@ -9,6 +9,7 @@
 //! | [`doctor`] | looks for what is wrong with MPS on this machine |
 //! | [`explain`] | one page on one fault: the command `explain` |
 //! | [`stop`] | ends clients without harm to others: the command `stop-client` |
+//! | [`thin`] | a claim's daemon, which has joined the one of its node: the option `--join` |
 //! | [`top`] | domains, servers and clients on a screen: the command `top` |
 //! | [`driver`] | the one task that feeds the core and performs its effects |
 //! | [`nearest`] | what a word that is not known was perhaps meant to be |
@@ -43,6 +44,7 @@ mod run;
 mod settings;
 mod stop;
 mod sys;
+mod thin;
 mod top;
 mod ui;
 mod witness;

@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod holder;
+pub mod join;
 pub mod mps;
 pub mod notice;
 mod open_enum;

@@ -182,6 +182,7 @@ fn single(packet: &[u8]) {
     properties::shim(packet);
     properties::command(packet);
     properties::notice(packet);
+    properties::join(packet);
 }
 
 /// Calls every property of a sequence of packets.

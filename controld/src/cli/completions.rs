@@ -99,7 +99,7 @@ struct Topic {
 /// What follows an option without a command.
 fn value_of(flag: Flag) -> Option<Value> {
     match flag {
-        Flag::CheckConfig | Flag::Apply => Some(Value::File),
+        Flag::CheckConfig | Flag::Apply | Flag::Join => Some(Value::File),
         Flag::Protocol => Some(Value::OneOf(vec!["2", "3"])),
         Flag::Daemon
         | Flag::Foreground
@@ -109,6 +109,7 @@ fn value_of(flag: Flag) -> Option<Value> {
         | Flag::StaticPartitioning
         | Flag::ReadyDevices
         | Flag::Quit
+        | Flag::JoinName
         | Flag::QuitOrReadyDevices => None,
     }
 }

@@ -29,6 +29,17 @@ pub enum Flag {
     Protocol,
     /// Which servers the daemon has from its start on; the file follows.
     Apply,
+    /// Be a thin daemon of another one; where that is follows.
+    Join,
+    /// As what; the name follows.
+    JoinName,
+}
+
+impl Flag {
+    /// Whether a value goes with it.
+    pub(super) const fn takes_value(self) -> bool {
+        matches!(self, Self::Protocol | Self::Apply | Self::Join | Self::JoinName)
+    }
 }
 
 /// An option and its spellings.
@@ -127,6 +138,22 @@ pub const OPTIONS: &[OptionSpec] = &[
         // Release 615's, with any driver.
         since: Personality::V535,
         help: "With -d or -f: make the servers and namespaces of the file that follows.",
+    },
+    OptionSpec {
+        flag: Flag::Join,
+        letters: &[],
+        words: &["--join"],
+        // It is ours, whatever release is played.
+        since: Personality::V535,
+        help: "With -d or -f: have the daemon whose pipe directory follows serve the clients of this one.",
+    },
+    OptionSpec {
+        flag: Flag::JoinName,
+        letters: &[],
+        words: &["--join-name"],
+        // It is ours, whatever release is played.
+        since: Personality::V535,
+        help: "With --join: the name of the server there, in place of one that belongs to the pipe directory.",
     },
     OptionSpec {
         flag: Flag::CheckConfig,

@@ -65,7 +65,13 @@ impl Protocol {
 /// The flags of one argument, the last of which has a value, and that if it is in the same argument: `--protocol=3`,
 /// `-p3`, `-dp3` and `-aFILE`. `None` for every other argument.
 pub(super) fn with_value(argument: &str) -> Option<(Vec<Flag>, &str)> {
-    for (word, flag) in [("--protocol=", Flag::Protocol), ("--apply=", Flag::Apply)] {
+    let words = [
+        ("--protocol=", Flag::Protocol),
+        ("--apply=", Flag::Apply),
+        ("--join=", Flag::Join),
+        ("--join-name=", Flag::JoinName),
+    ];
+    for (word, flag) in words {
         if let Some(value) = argument.strip_prefix(word) {
             return Some((vec![flag], value));
         }

@@ -4,7 +4,7 @@ use super::announcement::Announcement;
 use super::events::JournalEvent;
 use super::evidence::ProcessKey;
 use super::gpu::{ManagedMode, ModeChange};
-use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
+use super::ids::{ConnectionId, JoinId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 use super::peer::{Entrance, Peer};
 use super::policy::Policy;
 use core::time::Duration;
@@ -51,6 +51,29 @@ pub(crate) enum Effect {
     OpenEntrance(Entrance),
     /// Take the socket of a namespace away.
     CloseEntrance(Entrance),
+    /// Make the socket of a joined server in its thin daemon's directory, unless it is there; answered by exactly one
+    /// `JoinBound`.
+    BindJoined { join: JoinId, entrance: Entrance },
+    /// A thin daemon has joined.
+    AcceptJoin {
+        join: JoinId,
+        /// As which server.
+        name: String,
+    },
+    /// A thin daemon may not join.
+    RefuseJoin {
+        join: JoinId,
+        /// Why.
+        reason: String,
+    },
+    /// A thin daemon is to end.
+    EndJoin {
+        join: JoinId,
+        /// Why.
+        reason: String,
+    },
+    /// End a session with success.
+    EndSession { session: SessionId },
     /// Start a server process; answered by `ServerSpawned` or `SpawnFailed`.
     SpawnServer {
         /// Its epoch.

@@ -35,6 +35,8 @@ ids! {
     pub(crate) RequestId;
     /// The socket of a namespace of a named server. One that is made anew has another number.
     pub(crate) EntranceId;
+    /// A thin daemon's conversation with this one. Another one has another number.
+    pub(crate) JoinId;
     /// A fault domain. One that was forgotten and comes again has another number.
     pub(crate) DomainId;
 }

@@ -7,11 +7,12 @@ use super::gpu::{ManagedMode, ModeOutcome};
 use super::gpus::GpuPlace;
 use super::gpus::GpuSeen;
 use super::identity::Identity;
-use super::ids::{ConnectionId, EntranceId, Pid, RequestId, ServerEpoch, SessionId};
+use super::ids::{ConnectionId, EntranceId, JoinId, Pid, RequestId, ServerEpoch, SessionId};
 use super::peer::{ExitCause, NoReply, Peer};
 use super::place::Rights;
 use crate::core::Device;
 use core::time::Duration;
+use remps_proto::admin::limits::DeviceKey;
 use remps_proto::mps::server::Reply;
 use std::sync::Arc;
 
@@ -42,6 +43,29 @@ pub(crate) enum Input {
         /// Why there is no socket.
         result: Result<(), String>,
     },
+    /// A thin daemon wants to join.
+    JoinWanted {
+        join: JoinId,
+        /// As which server.
+        name: String,
+        /// The devices that it wants for that; none is all.
+        devices: Vec<DeviceKey>,
+        /// Those that there are, of which a server that is known already needs nothing.
+        listed: Result<Vec<Device>, String>,
+        /// Whether its directory is that of the one that stands for this server now.
+        is_same_place: bool,
+    },
+    /// What has come of [`Effect::BindJoined`](super::Effect::BindJoined).
+    JoinBound {
+        join: JoinId,
+        entrance: EntranceId,
+        /// Why there is no socket.
+        result: Result<(), String>,
+    },
+    /// A thin daemon says that it ends.
+    JoinLeaves { join: JoinId },
+    /// A thin daemon has closed its connection.
+    JoinGone { join: JoinId },
     /// A process wants a place for a spare copy of the driver.
     SpareWanted {
         process: ProcessKey,

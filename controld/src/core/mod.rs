@@ -82,7 +82,7 @@ pub(crate) use gpu::{ComputeMode, Gpu, ManagedMode, ModeChange, ModeOutcome, Mod
 pub(crate) use gpus::Device;
 pub(crate) use gpus::{GpuPlace, GpuSeen, Outsider};
 pub(crate) use identity::{Identity, PodNames, Threads};
-pub(crate) use ids::{ConnectionId, DomainId, EntranceId, Pid, RequestId, ServerEpoch, SessionId, Uid};
+pub(crate) use ids::{ConnectionId, DomainId, EntranceId, JoinId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 pub(crate) use input::Input;
 pub use peer::ExitCause;
 pub(crate) use peer::{Entrance, NoReply, Peer};
@@ -156,6 +156,12 @@ impl Core {
                 self.spare_arrived(connection, peer, identity, token, entrance);
             }
             Input::EntranceOpened { entrance, result } => self.entrance_opened(entrance, result),
+            Input::JoinWanted { join, name, devices, listed, is_same_place } => {
+                self.join(join, &name, &devices, &listed, is_same_place);
+            }
+            Input::JoinBound { join, entrance, result } => self.join_bound(join, entrance, result),
+            Input::JoinLeaves { join } => self.join_leaves(join),
+            Input::JoinGone { join } => self.join_gone(join),
             Input::SpareWanted { process, token, patience } => {
                 let until = now.saturating_add(patience);
                 self.spare_wanted(process, Wish { token, until });
@@ -245,6 +251,7 @@ impl Core {
             self.settle_deadline(),
             self.spared_deadline(),
             self.spares_deadline(),
+            self.joined_deadline(),
         ];
         let ends = [self.servers.idle_deadline(&self.turn, &self.clients), self.servers.quit_deadline(&self.turn)];
         let others = rooms.into_iter().chain(across).chain(ends).flatten();
@@ -380,6 +387,7 @@ impl Core {
             self.advance_settling();
             self.advance_servers();
             self.advance_deferred();
+            self.advance_joined();
             self.gpus.advance_gpus(&mut self.turn);
             self.faults.advance_held(&mut self.turn);
             self.advance_quit();

@@ -4,6 +4,8 @@
 //! Namespaces are the kernel's word. A container and a pod are the part of the cgroup's path that ends with their name, as
 //! the daemon sees it: whoever may make cgroups of his own makes them below his own and can't take another's path.
 
+use super::ids::EntranceId;
+
 /// A namespace, as far as the daemon can tell it from others.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Namespace {
@@ -60,6 +62,8 @@ pub(crate) struct Rights {
     pub privileged: bool,
     /// Where he is.
     pub place: Place,
+    /// The entrance of a joined server, if he has come there: he has to do with that server alone.
+    pub within: Option<EntranceId>,
 }
 
 impl Rights {
@@ -67,7 +71,7 @@ impl Rights {
     #[cfg(test)]
     pub(crate) fn beside_the_daemon() -> Self {
         let place = Place { user: Namespace::Own, pid: Namespace::Own, ..Place::default() };
-        Self { privileged: true, place }
+        Self { privileged: true, place, within: None }
     }
 }
 

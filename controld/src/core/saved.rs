@@ -151,6 +151,23 @@ pub(crate) struct SavedNamed {
     /// Its namespaces.
     #[prost(message, repeated, tag = "5")]
     pub namespaces: Vec<SavedNamespace>,
+    /// What its servers start with, if a thin daemon has joined as it.
+    #[prost(message, optional, tag = "16")]
+    pub joined: Option<SavedDefaults>,
+}
+
+/// What servers of one name start with.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SavedDefaults {
+    /// Share of threads, in percent.
+    #[prost(double, tag = "1")]
+    pub thread_percentage: f64,
+    /// Client priority.
+    #[prost(uint32, tag = "2")]
+    pub priority: u32,
+    /// Memory limits, oldest first.
+    #[prost(message, repeated, tag = "3")]
+    pub limits: Vec<SavedLimit>,
 }
 
 /// A spare copy of the driver in a process.
@@ -230,8 +247,25 @@ pub(crate) struct Saved {
 }
 
 impl Saved {
-    /// The defaults in it; what can't be read is left at the vendor's default.
+    /// The defaults in it.
     pub(crate) fn defaults(&self) -> Defaults {
+        let Self { thread_percentage, priority, limits, .. } = self;
+        SavedDefaults { thread_percentage: *thread_percentage, priority: *priority, limits: limits.clone() }.read()
+    }
+}
+
+impl SavedDefaults {
+    pub(super) fn of(defaults: &Defaults) -> Self {
+        let saved = |(device, limit): &(DeviceKey, MemLimit)| SavedLimit { device: device.to_string(), bytes: limit.0 };
+        Self {
+            thread_percentage: defaults.percentage().get(),
+            priority: defaults.priority().get(),
+            limits: defaults.limits().iter().map(saved).collect(),
+        }
+    }
+
+    /// The defaults in it; what can't be read is left at the vendor's default.
+    pub(super) fn read(&self) -> Defaults {
         let mut defaults = Defaults::default();
         if let Ok(percentage) = Percentage::new(self.thread_percentage) {
             defaults.set_percentage(percentage);

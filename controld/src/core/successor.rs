@@ -2,7 +2,7 @@
 
 use super::faults::Faults;
 use super::ids::ServerEpoch;
-use super::saved::{Saved, SavedGroup, SavedLimit, SavedServer, written};
+use super::saved::{Saved, SavedDefaults, SavedGroup, SavedServer, written};
 use super::servers::questions::Purpose;
 use super::servers::server::{Role, ServerState};
 use super::{Core, Effect, Policy};
@@ -38,15 +38,11 @@ impl Core {
                 limited: server.has_own_limits,
             })
             .collect();
+        let SavedDefaults { thread_percentage, priority, limits } = SavedDefaults::of(&self.defaults);
         Saved {
-            thread_percentage: self.defaults.percentage().get(),
-            priority: self.defaults.priority().get(),
-            limits: self
-                .defaults
-                .limits()
-                .iter()
-                .map(|(device, limit)| SavedLimit { device: device.to_string(), bytes: limit.0 })
-                .collect(),
+            thread_percentage,
+            priority,
+            limits,
             next_epoch: self.servers.next_epoch(),
             servers,
             next_quarantine: self.clients.offenders().next_quarantine(),

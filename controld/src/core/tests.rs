@@ -11,6 +11,7 @@ mod faults;
 mod forged;
 mod gpus;
 mod held;
+mod joined;
 mod named;
 mod newcomers;
 mod orders;

@@ -112,6 +112,12 @@ impl Driver {
                 }
                 self.feed(Input::ClientDone { connection, status: None });
             }
+            Event::JoinAsked { join, asked, tell } => self.join_asked(join, *asked, tell),
+            Event::JoinListed { join, devices } => self.join_listed(join, devices),
+            Event::JoinBound { join, entrance, result } => self.join_bound(join, entrance, result),
+            Event::JoinVisited { join, socket, peer, is_owner } => self.join_visited(join, socket, peer, is_owner),
+            Event::JoinLeaves { join } => self.feed(Input::JoinLeaves { join }),
+            Event::JoinGone { join } => self.join_gone(join),
             Event::Command { session, line } => {
                 if let Some((peer, rights)) = self.command_of(session, &line) {
                     reached("command-read");

@@ -53,6 +53,10 @@ impl Driver {
 
     /// Lets the programs of a namespace reach the vault from where they find the daemon.
     fn share_vault_with(&mut self, entrance: &Entrance) {
+        // A thin daemon's directory is perhaps on another file system, which no name can be shared with.
+        if self.core.is_joined(entrance.id) {
+            return;
+        }
         if !self.vault.rules.policy().enabled || self.directory.folder().identity(SOCKET_NAME).is_none() {
             return;
         }
@@ -72,6 +76,7 @@ impl Driver {
     pub(super) fn close_entrance(&mut self, entrance: &Entrance) {
         // First, so that nobody who comes meanwhile waits for one who never answers.
         self.successor.forget_listener(keys::entrance(entrance.id));
+        self.close_joined(entrance.id);
         self.directory.close_entrance(&entrance.server, folder(entrance));
         self.hold_settings();
     }
@@ -79,6 +84,11 @@ impl Driver {
     /// Goes on with the namespaces of an earlier daemon. One whose socket can't be made again is gone, and said to be.
     pub(super) fn resume_entrances(&mut self, mut old: BTreeMap<EntranceId, OwnedFd>) {
         for entrance in self.core.entrances() {
+            if self.core.is_joined(entrance.id) {
+                let old = old.remove(&entrance.id);
+                self.resume_joined(&entrance, old);
+                continue;
+            }
             if let Err(error) = self.entrance(&entrance, old.remove(&entrance.id)) {
                 let Entrance { server, namespace, .. } = &entrance;
                 self.say(&format!("Clients of {server}/{namespace} can't be let in any longer: {error}"));
@@ -121,6 +131,7 @@ impl Driver {
         let entrances = self.core.entrances();
         let paths = entrances
             .iter()
+            .filter(|entrance| !self.core.is_joined(entrance.id))
             .map(|entrance| self.directory.entrance_paths(&entrance.server, folder(entrance), &[CONTROL, SOCKET_NAME]));
         paths.flatten().collect()
     }

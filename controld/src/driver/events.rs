@@ -1,20 +1,24 @@
 //! What the tasks that wait for peers and processes tell the driver.
 
+use super::joins::Asked;
 use super::usage::Memory;
 use crate::core::Device;
 use crate::core::{
-    ConnectionId, End, ExitCause, GpuMemory, GpuPlace, MemoryFault, ModeOutcome, Peer, Pid, ProcessKey, ServerEpoch,
-    SessionId,
+    ConnectionId, End, EntranceId, ExitCause, GpuMemory, GpuPlace, JoinId, MemoryFault, ModeOutcome, Peer, Pid,
+    ProcessKey, ServerEpoch, SessionId,
 };
 use crate::devices::gpus::ProbedGpu;
 use crate::door::ReplyTo;
-use crate::io::seqpacket::Packet;
+use crate::io::seqpacket::{Packet, SeqPacket};
 use crate::sys::child::Identity;
 use crate::witness::identity::Found;
 use crate::witness::uvm::{AttachError, Attached, OpenFiles};
 use remps_proto::admin::reply::ClientRow;
+use remps_proto::join::ToThin;
 use remps_proto::mps::handshake::Role;
 use remps_proto::mps::server::Hello;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// Events that may wait for the driver before their tasks do.
@@ -56,6 +60,18 @@ pub(super) struct Extent {
 pub(super) enum Event {
     /// A connection has said its role; the role's packet is still in the socket.
     Role { connection: ConnectionId, role: Role, peer: Peer },
+    /// A thin daemon says what it wants.
+    JoinAsked { join: JoinId, asked: Box<Asked>, tell: mpsc::UnboundedSender<ToThin> },
+    /// The devices that one of its server's may have.
+    JoinListed { join: JoinId, devices: Result<Vec<Device>, String> },
+    /// The socket in a thin daemon's directory is made, unless it was there; or can't be.
+    JoinBound { join: JoinId, entrance: EntranceId, result: Result<Option<OwnedFd>, String> },
+    /// A thin daemon hands a command line over.
+    JoinVisited { join: JoinId, socket: Arc<SeqPacket>, peer: Peer, is_owner: bool },
+    /// A thin daemon ends.
+    JoinLeaves { join: JoinId },
+    /// A thin daemon has closed its connection.
+    JoinGone { join: JoinId },
     /// A connection is of no use.
     Refused { connection: ConnectionId, refusal: Refusal },
     /// A server has said hello; the packet is still in the socket.

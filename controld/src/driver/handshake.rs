@@ -23,7 +23,7 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// Larger than every packet of a handshake.
 const CAPACITY: usize = 1024;
 
-async fn role(socket: &SeqPacket) -> Result<(Role, Peer), Refusal> {
+pub(super) async fn role(socket: &SeqPacket) -> Result<(Role, Peer), Refusal> {
     // A successor of a killed daemon may find the credentials gone already.
     let first = timeout(patient(CREDENTIALS_TIMEOUT), socket.peek(CAPACITY)).await.map_err(|_| Refusal::Credentials)?;
     let first = first.ok().flatten().ok_or(Refusal::Credentials)?;

@@ -18,6 +18,7 @@
 //! | owner | of |
 //! |---|---|
 //! | [`Connections`], [`Handovers`], [`Sessions`] | peers: until their role is known, clients on their way to a server, command lines |
+//! | [`Joins`] | thin daemons that have joined, and their directories |
 //! | [`Servers`], [`Links`] | servers: their processes, the conversation with them |
 //! | [`Successor`] | the holder, and what is told to it |
 //! | [`Witnesses`] | who tells of faults |
@@ -35,6 +36,7 @@ mod events;
 mod following;
 mod gpus;
 mod handshake;
+mod joins;
 mod links;
 mod listing;
 mod logs;
@@ -64,6 +66,7 @@ use connections::Connections;
 use dispatch::Wake;
 use events::{Event, Events};
 use gpus::Gpus;
+use joins::Joins;
 use links::Links;
 use listing::Listing;
 use logs::Logs;
@@ -98,6 +101,7 @@ pub(crate) struct Driver {
     signals: Signals,
     connections: Connections,
     sessions: Sessions,
+    joins: Joins,
     links: Links,
     servers: Servers,
     handovers: Handovers,

@@ -29,6 +29,11 @@ impl Driver {
             Effect::EndStranger { process, force } => gpus::end_stranger(process, force),
             Effect::OpenEntrance(entrance) => self.open_entrance(&entrance),
             Effect::CloseEntrance(entrance) => self.close_entrance(&entrance),
+            Effect::BindJoined { join, entrance } => self.bind_joined(join, &entrance),
+            Effect::AcceptJoin { join, name } => self.accept_join(join, name),
+            Effect::RefuseJoin { join, reason } => self.refuse_join(join, &reason),
+            Effect::EndJoin { join, reason } => self.end_join(join, reason),
+            Effect::EndSession { session } => self.hand(session, ToSession::End(0)),
             Effect::SpawnServer { server, uid, gid, multi_user, gpu } => {
                 self.start_server(server, uid, gid, Extent { multi_user, gpu });
             }

@@ -33,6 +33,7 @@ impl Driver {
     #[must_use = "the cluster may not know all"]
     pub(super) async fn shut_down(mut self) -> LastWords {
         self.logs.sink.report_suppressed();
+        super::joins::clear(self.joined_places(), FAREWELL).await;
         self.directory.remove_files();
         reached("files-removed");
         let status = u32::from(self.exit.unwrap_or_default());

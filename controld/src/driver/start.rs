@@ -4,6 +4,7 @@ use super::clients::handover::Handovers;
 use super::connections::Connections;
 use super::events::Events;
 use super::gpus::Gpus;
+use super::joins::Joins;
 use super::links::Links;
 use super::listing::Listing;
 use super::logs::Logs;
@@ -172,6 +173,7 @@ impl Driver {
             signals,
             connections: Connections::new(events.clone()),
             sessions: Sessions::new(events.clone(), policy.personality),
+            joins: Joins::new(events.clone()),
             links: Links::new(dialect, events.clone()),
             servers,
             handovers: Handovers::new(events.clone()),
@@ -232,6 +234,7 @@ impl Driver {
         self.listen(found)?;
         self.open_vault(found.shim.take());
         self.share_vault();
+        self.open_joins();
         reached("listening");
         self.directory.write_pid_file()?;
         for remark in self.directory.take_remarks() {

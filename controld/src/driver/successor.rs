@@ -121,6 +121,11 @@ impl Successor {
         Ok(())
     }
 
+    /// Whether it accepts on a listening socket of this key.
+    pub(super) fn has_listener(&self, key: u64) -> bool {
+        self.listeners.iter().any(|(known, ..)| *known == key)
+    }
+
     /// Lets the holder accept from a listening socket no longer, and closes it.
     pub(super) fn forget_listener(&mut self, key: u64) {
         self.listeners.retain(|(known, ..)| *known != key);

@@ -8,6 +8,8 @@ mod discard;
 pub(crate) mod ends;
 pub(crate) mod folder;
 pub(crate) mod foreign_files;
+pub(crate) mod join_link;
+pub(crate) mod joined_place;
 pub(crate) mod listener_owner;
 pub mod log_fifo;
 pub(crate) mod mode_records;

@@ -32,6 +32,8 @@ pub(crate) struct ConfigFile {
     pub observe: Observe,
     /// What a cluster is told that the machine is a node of.
     pub cluster: Cluster,
+    /// Who may join.
+    pub join: Join,
 }
 
 /// The table `[witness]`.
@@ -83,6 +85,14 @@ pub(crate) struct Cluster {
     pub containers: String,
 }
 
+/// The table `[join]`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Join {
+    /// Whether thin daemons may join that are in other containers than this one.
+    pub containers: bool,
+}
+
 impl Default for ConfigFile {
     fn default() -> Self {
         Self {
@@ -93,6 +103,7 @@ impl Default for ConfigFile {
             witness: Witness::default(),
             observe: Observe::default(),
             cluster: Cluster::default(),
+            join: Join::default(),
         }
     }
 }

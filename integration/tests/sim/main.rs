@@ -1,6 +1,7 @@
 //! Servers, faults and newcomers on the simulated driver: who is blamed, who goes on, who is let in.
 
 mod blame;
+mod claims;
 mod cluster;
 mod faults;
 mod forged;

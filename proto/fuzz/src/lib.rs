@@ -22,6 +22,7 @@ use remps_proto::mps::log::{Decoder, MAX_TEXT, Record};
 use remps_proto::mps::server::{Configuration, Dialect, Hello, Reply, ReplyDecoder, Request, RequestDecoder};
 use remps_proto::mps::ui::{Announcement, FromDaemon, MAX_REPLY, decode_command, encode_command, output_packets};
 
+use remps_proto::join::{MAX_PACKET, ToNode, ToThin};
 use remps_proto::notice::{Notice, RECORD_SIZE, records};
 use remps_proto::shim::{FromShim, ToShim};
 
@@ -235,6 +236,20 @@ pub fn command(data: &[u8]) {
         }
     }
     parse_device_limits(&String::from_utf8_lossy(line)).into_iter().for_each(drop);
+}
+
+/// A packet between the daemon of a node and a thin one.
+pub fn join(packet: &[u8]) {
+    if let Ok(message) = ToNode::decode(packet) {
+        let encoded = message.encode();
+        assert!(encoded.len() <= MAX_PACKET);
+        assert_eq!(ToNode::decode(&encoded), Ok(message));
+    }
+    if let Ok(message) = ToThin::decode(packet) {
+        let encoded = message.encode();
+        assert!(encoded.len() <= MAX_PACKET);
+        assert_eq!(ToThin::decode(&encoded), Ok(message));
+    }
 }
 
 /// Records of the patched module.

@@ -3,7 +3,7 @@
 use super::pci;
 use crate::core::Device;
 use crate::core::evidence::Evidence;
-use crate::core::ids::{Pid, ServerEpoch, SessionId, Uid};
+use crate::core::ids::{EntranceId, Pid, ServerEpoch, SessionId, Uid};
 use crate::core::servers::questions::Asked;
 use crate::core::{Core, Effect, NoReply, PsRow, Sharing};
 use remps_proto::admin::limits::MemLimit;
@@ -29,6 +29,8 @@ pub(super) enum GatherKind {
     Ps {
         /// Whose clients are shown; `None` is everybody's.
         of: Option<Uid>,
+        /// Of which server's entrance alone.
+        within: Option<EntranceId>,
     },
     /// `get_device_client_list`.
     DeviceClients,
@@ -189,7 +191,7 @@ impl Core {
         }
         let gather = self.commands.gathers.remove(key);
         match gather.kind {
-            GatherKind::Ps { of } => self.finish_ps(&gather, of),
+            GatherKind::Ps { of, within } => self.finish_ps(&gather, of, within),
             GatherKind::DeviceClients => self.answer(gather.session, device_clients(&gather)),
             GatherKind::DeviceQuery { csv } => {
                 let lines = self.device_query(&gather, csv);
@@ -198,7 +200,7 @@ impl Core {
         }
     }
 
-    fn finish_ps(&mut self, gather: &Gather, of: Option<Uid>) {
+    fn finish_ps(&mut self, gather: &Gather, of: Option<Uid>, within: Option<EntranceId>) {
         let mut rows = Vec::new();
         for (epoch, (pid, part)) in &gather.parts {
             let Some(Reply::Snapshot(contexts)) = part else {
@@ -222,7 +224,7 @@ impl Core {
             }));
         }
         // Who waits is shown too; the vendor shows nobody until it is served.
-        rows.extend(self.waiting_rows(of));
+        rows.extend(self.waiting_rows(of, within));
         self.turn.push(Effect::AnswerPs { session: gather.session, rows });
     }
 

@@ -6,16 +6,20 @@
 //! | [`rights`] | who may do what |
 //! | [`answers`] | what servers say to it |
 //! | [`named`] | what changes named servers and namespaces |
+//! | [`joins`] | how thin daemons join and go |
+//! | [`within`] | what is answered in their directories |
 #![expect(clippy::wildcard_enum_match_arm, reason = "most commands share one answer in each of these places")]
 
 mod answers;
+mod joins;
 mod named;
 mod rights;
+mod within;
 
 pub(super) use rights::Asker;
 
 use super::clients::client::Stage;
-use super::ids::{Pid, ServerEpoch, SessionId, Uid};
+use super::ids::{EntranceId, Pid, ServerEpoch, SessionId, Uid};
 use super::servers::questions::{Asked, Purpose};
 use super::servers::server::{Server, ServerState};
 use super::{Core, Effect, PsRow};
@@ -23,7 +27,7 @@ use crate::core::Device;
 use answers::{Gather, GatherKind};
 use core::time::Duration;
 use remps_proto::admin::command::{Command, SmPartition};
-use remps_proto::admin::defaults::{answer_before_server, answer_without_server};
+use remps_proto::admin::defaults::{Applied, answer_before_server, answer_without_server};
 use remps_proto::admin::reply::{self, ClientRow, PciAddress, ServerStatus, SmDevice};
 use remps_proto::mps::device::{DeviceInfo, DeviceKey};
 use remps_proto::mps::server::Request;
@@ -46,6 +50,7 @@ pub(super) struct Commands {
     deferred: Vec<Deferred>,
     gathers: Slab<Gather>,
     pending: named::Pending,
+    endings: Vec<joins::Ending>,
 }
 
 impl Commands {
@@ -103,23 +108,36 @@ impl Core {
             }
             return;
         }
+        if let Some(within) = asker.rights.within {
+            return self.perform_within(session, asker, within, command);
+        }
         if let Some(applied) = self.defaults.apply(&command) {
-            if let Some(remark) = applied.remark {
-                self.turn.log(remark);
+            if applied.changed && matches!(command, Command::SetDefaultClientPriority { .. }) {
+                self.tell_priority();
             }
-            if applied.changed {
-                self.turn.save();
-                if matches!(command, Command::SetDefaultClientPriority { .. }) {
-                    self.tell_priority();
-                }
-            }
-            self.answer(session, applied.answer);
-            return;
+            return self.applied(session, applied);
         }
         if let Some(lines) = answer_before_server(&command, self.turn.policy.personality) {
             self.answer(session, lines);
             return;
         }
+        self.perform_own(session, asker, command);
+    }
+
+    /// A command about defaults is done.
+    fn applied(&mut self, session: SessionId, applied: Applied) {
+        if let Some(remark) = applied.remark {
+            self.turn.log(remark);
+        }
+        if applied.changed {
+            self.turn.save();
+        }
+        self.answer(session, applied.answer);
+    }
+
+    /// A command about nothing but what the asker has to do with.
+    fn perform_own(&mut self, session: SessionId, asker: &Asker, command: Command) {
+        let peer = asker.peer;
         match command {
             Command::Quit { timeout_s } => {
                 if let Some(seconds) = timeout_s {
@@ -145,7 +163,7 @@ impl Core {
             // Who waits while no server can be started is shown too.
             Command::Ps { server: None } if !self.servers.are_none() || self.clients.all_waiting() > 0 => {
                 let servers = self.connected_servers();
-                self.gather(session, GatherKind::Ps { of: self.only_own(asker) }, &servers);
+                self.gather(session, GatherKind::Ps { of: self.only_own(asker), within: None }, &servers);
             }
             Command::GetDeviceClientList { server: None } if !self.servers.are_none() => {
                 let servers = self.connected_servers();
@@ -216,7 +234,7 @@ impl Core {
             Command::GetServerStatus { .. } => self.ask_for(epoch, Request::Status, Asked::Status(session)),
             Command::GetClientList { .. } => self.ask_for(epoch, Request::Clients, Asked::Clients(session)),
             Command::GetDeviceClientList { .. } => self.gather(session, GatherKind::DeviceClients, &[epoch]),
-            Command::Ps { .. } => self.gather(session, GatherKind::Ps { of: whose }, &[epoch]),
+            Command::Ps { .. } => self.gather(session, GatherKind::Ps { of: whose, within: None }, &[epoch]),
             Command::GetActiveThreadPercentage { .. } => {
                 self.ask_for(epoch, Request::GetThreadPercentage, Asked::Percentage(session));
             }
@@ -296,11 +314,14 @@ impl Core {
     }
 
     /// The clients that wait for a server, as rows of `ps`, of this user or of all.
-    fn waiting_rows(&self, of: Option<Uid>) -> Vec<PsRow> {
+    fn waiting_rows(&self, of: Option<Uid>, within: Option<EntranceId>) -> Vec<PsRow> {
         self.clients
             .iter()
             .filter(|client| {
-                client.stage == Stage::Waiting && client.spare.is_none() && of.is_none_or(|uid| uid == client.peer.uid)
+                client.stage == Stage::Waiting
+                    && client.spare.is_none()
+                    && of.is_none_or(|uid| uid == client.peer.uid)
+                    && within.is_none_or(|entrance| self.is_within(client.domain, &[entrance]))
             })
             .map(|client| {
                 let server = self.servers.active(client.domain).and_then(|server| server.pid).unwrap_or_default();

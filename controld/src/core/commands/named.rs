@@ -8,7 +8,7 @@ use super::rights::Asker;
 use crate::core::Device;
 use crate::core::clients::client::Client;
 use crate::core::events::RefusalReason;
-use crate::core::ids::{ConnectionId, EntranceId, ServerEpoch, SessionId, Uid};
+use crate::core::ids::{ConnectionId, EntranceId, SessionId, Uid};
 use crate::core::peer::Entrance;
 use crate::core::servers::named::{Named, NamedDevice, not_found};
 use crate::core::{Core, Effect, Peer, Sharing};
@@ -293,7 +293,7 @@ impl Core {
         Ok(())
     }
 
-    fn is_within(&self, domain: crate::core::DomainId, entrances: &[EntranceId]) -> bool {
+    pub(super) fn is_within(&self, domain: crate::core::DomainId, entrances: &[EntranceId]) -> bool {
         let entrance = self.servers.domain(domain).and_then(|domain| domain.key.entrance.as_ref());
         entrance.is_some_and(|entrance| entrances.contains(&entrance.id))
     }
@@ -310,23 +310,18 @@ impl Core {
         if gone.is_empty() {
             return Err(format!("Namespace {namespace} of server {server} not found"));
         }
-        let of_them: Vec<ServerEpoch> = self
-            .servers
-            .iter()
-            .filter(|running| self.is_within(running.domain, &gone))
-            .map(|running| running.epoch)
-            .collect();
+        let of_them = self.servers_within(&gone);
         let processes = of_them.iter().map(|epoch| self.clients.on(*epoch).count()).sum::<usize>();
-        let connections: Vec<ConnectionId> = self
-            .clients
-            .connections()
-            .filter(|(_, client)| self.is_within(client.domain, &gone))
-            .map(|(connection, _)| connection)
-            .collect();
+        let connections = self.connections_within(&gone);
         if !force && (processes > 0 || !connections.is_empty()) {
             let whose = if of_all { format!("Server {server}") } else { format!("Namespace {namespace}") };
             let count = processes.max(connections.len());
             return Err(format!("{whose} has clients: {count}; --force deletes it all the same"));
+        }
+        let join = known.joined.as_ref().and_then(|joined| joined.join).filter(|_| of_all);
+        if let Some(join) = join {
+            let reason = format!("server {server} was deleted");
+            self.turn.push(Effect::EndJoin { join, reason });
         }
         for entrance in self.servers.named_mut().remove(server, namespace) {
             self.turn.log(format!("Clients of {} are let in no longer", said(&entrance)));
@@ -344,7 +339,7 @@ impl Core {
     }
 
     /// Lets those go who wait for a server that is never to come.
-    fn refuse_those(&mut self, connections: &[ConnectionId]) {
+    pub(super) fn refuse_those(&mut self, connections: &[ConnectionId]) {
         for connection in connections {
             let waits = |client: &&Client| client.stage.server().is_none();
             let Some(client) = self.clients.get(*connection).filter(waits).cloned() else { continue };

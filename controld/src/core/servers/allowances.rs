@@ -4,6 +4,7 @@ use super::named::NamedServer;
 use crate::core::ids::{DomainId, ServerEpoch};
 use crate::core::peer::Entrance;
 use crate::core::{Core, Effect};
+use remps_proto::admin::defaults::Defaults;
 use remps_proto::admin::limits::{DeviceKey as AdminKey, MemLimit, Percentage};
 use remps_proto::admin::module::{DEFAULT_NAMESPACE, Limits};
 use remps_proto::mps::device::DeviceKey;
@@ -27,6 +28,14 @@ impl NamedServer {
             return DeviceKey::new(&device.to_string());
         }
         match device {
+            // Of a thin daemon that sees these devices and no others.
+            AdminKey::Ordinal(ordinal) if self.joined.is_some() => {
+                numbered(*ordinal as usize).filter(|_| (*ordinal as usize) < self.devices.len())
+            }
+            // By its number, since servers before 580 know no other name.
+            AdminKey::Uuid(uuid) if self.joined.is_some() => {
+                numbered(self.devices.iter().position(|own| own.uuid.starts_with(uuid.as_str()))?)
+            }
             AdminKey::Ordinal(ordinal) => numbered(self.devices.iter().position(|own| own.ordinal == *ordinal)?),
             AdminKey::Uuid(uuid) => {
                 let is_own = self.devices.iter().any(|own| own.uuid.starts_with(uuid.as_str()));
@@ -37,10 +46,17 @@ impl NamedServer {
 }
 
 impl Core {
+    /// What servers to come in a namespace start with where nothing is said of it.
+    pub(super) fn defaults_of(&self, entrance: Option<&Entrance>) -> &Defaults {
+        let server = entrance.and_then(|entrance| self.servers.named().get(&entrance.server));
+        server.and_then(|server| server.joined.as_ref()).map_or(&self.defaults, |joined| &joined.defaults)
+    }
+
     /// What a new server of a domain is told.
     pub(in crate::core) fn configuration(&self, domain: DomainId) -> Configuration {
         let entrance = self.servers.domain(domain).and_then(|domain| domain.key.entrance.clone());
         let server = entrance.as_ref().and_then(|entrance| self.servers.named().get(&entrance.server));
+        let defaults = self.defaults_of(entrance.as_ref());
         let limits = entrance.as_ref().map(|entrance| self.servers.named().limits(entrance)).unwrap_or_default();
         let pinned_limits = match (server, limits.memory) {
             (Some(server), Some(limit)) => of_every_device(server, limit),
@@ -49,13 +65,13 @@ impl Core {
                     Some(server) => server.translated(device),
                     None => DeviceKey::new(&device.to_string()),
                 };
-                self.defaults.limits().iter().filter_map(|(device, limit)| Some((key(device)?, limit.0))).collect()
+                defaults.limits().iter().filter_map(|(device, limit)| Some((key(device)?, limit.0))).collect()
             }
         };
         Configuration {
-            thread_percentage: limits.percentage.unwrap_or_else(|| self.defaults.percentage()).get(),
+            thread_percentage: limits.percentage.unwrap_or_else(|| defaults.percentage()).get(),
             pinned_limits,
-            priority: limits.priority.unwrap_or_else(|| self.defaults.priority()).get(),
+            priority: limits.priority.unwrap_or_else(|| defaults.priority()).get(),
         }
     }
 
@@ -63,7 +79,10 @@ impl Core {
     pub(in crate::core) fn has_own_priority(&self, server: ServerEpoch) -> bool {
         let domain = self.servers.get(server).and_then(|server| self.servers.domain(server.domain));
         let entrance = domain.and_then(|domain| domain.key.entrance.as_ref());
-        entrance.is_some_and(|entrance| self.servers.named().limits(entrance).priority.is_some())
+        entrance.is_some_and(|entrance| {
+            let is_joined = self.servers.named().get(&entrance.server).is_some_and(|server| server.joined.is_some());
+            is_joined || self.servers.named().limits(entrance).priority.is_some()
+        })
     }
 
     /// Tells the servers of a namespace, and of all that it bounds, of what has been said of it.
@@ -107,8 +126,8 @@ impl Core {
     /// What the clients of a namespace have, with the daemon's defaults where nothing else is said.
     pub(in crate::core) fn limits_in_force(&self, entrance: &Entrance) -> Limits {
         let own = self.servers.named().limits(entrance);
-        let percentage: Percentage = self.defaults.percentage();
-        let priority = self.defaults.priority();
+        let defaults = self.defaults_of(Some(entrance));
+        let (percentage, priority): (Percentage, _) = (defaults.percentage(), defaults.priority());
         own.or(Limits { memory: None, percentage: Some(percentage), priority: Some(priority) })
     }
 }

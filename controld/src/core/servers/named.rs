@@ -4,6 +4,7 @@
 //! entrance: whoever reaches that belongs there, so a container that mounts one's directory can be nowhere else. A
 //! namespace's clients have at most what the server's are allowed, also where nobody has said anything of the namespace.
 
+use super::joined::Joined;
 use crate::core::ids::{EntranceId, Uid};
 use crate::core::peer::Entrance;
 use crate::core::saved::{Saved, SavedLimits, SavedNamed, SavedNamespace};
@@ -17,7 +18,7 @@ pub(in crate::core) const MOST_NAMESPACES: usize = 256;
 /// What the names of users' own servers begin with.
 const OF_USER: &str = "uid_";
 /// Names that the daemon's own files have in the pipe directory and in those of servers.
-const TAKEN: [&str; 5] = ["control", "control_privileged", "control_lock", "log", "shim"];
+const TAKEN: [&str; 6] = ["control", "control_privileged", "control_lock", "control_join", "log", "shim"];
 
 /// A device that a server is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub(in crate::core) struct NamedServer {
     /// How many devices its processes see; 0 when nobody could tell.
     pub(in crate::core) visible: u32,
     pub(in crate::core) namespaces: BTreeMap<String, NamedSpace>,
+    /// What it is as one as which a thin daemon has joined.
+    pub(in crate::core) joined: Option<Joined>,
 }
 
 /// All of them.
@@ -151,7 +154,7 @@ impl Named {
         if let Some(refusal) = self.refusal(name, uid) {
             return Err(refusal);
         }
-        let server = NamedServer { uid, devices, visible, namespaces: BTreeMap::new() };
+        let server = NamedServer { uid, devices, visible, namespaces: BTreeMap::new(), joined: None };
         self.servers.insert(name.to_owned(), server);
         self.add_space(name, DEFAULT_NAMESPACE)
     }
@@ -216,6 +219,7 @@ impl Named {
             devices: server.devices.iter().map(|device| format!("{} {}", device.ordinal, device.uuid)).collect(),
             visible: server.visible,
             namespaces: server.namespaces.iter().filter(|(_, space)| space.is_open).map(space).collect(),
+            joined: server.joined.as_ref().map(Joined::saved),
         })
         .collect()
     }
@@ -240,6 +244,7 @@ impl Named {
             devices: saved.devices.iter().filter_map(device).collect(),
             visible: saved.visible,
             namespaces: saved.namespaces.iter().map(space).collect(),
+            joined: saved.joined.as_ref().map(Joined::restored),
         };
         let servers = saved.named.iter().map(|saved| (saved.name.clone(), server(saved))).collect();
         Self { servers, last: saved.last_entrance, is_file_applied: saved.is_file_applied }

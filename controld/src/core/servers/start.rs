@@ -259,10 +259,12 @@ impl Core {
         server.ready_at = Some(now);
         server.healthy_at = Some(now);
         server.idle_since = Some(now);
-        server.threads = Some(self.defaults.percentage().get());
         let (epoch, uid, id, role) = (server.epoch, server.uid, server.domain, server.role);
         let start = now.saturating_sub(server.started_at);
         let configuration = self.configuration(id);
+        let entrance = self.servers.domain(id).and_then(|domain| domain.key.entrance.clone());
+        let threads = self.defaults_of(entrance.as_ref()).percentage().get();
+        self.servers.note_threads(epoch, threads);
         self.turn.push(Effect::AdoptLink { server: epoch, connection, configuration });
         self.turn.log(format!("NEW SERVER {}: Ready", peer.pid));
         let (server, domain) = (peer.pid, self.servers.domain_name(id));

@@ -27,7 +27,7 @@ struct Story {
 /// What somebody may do who is in a container with a PID namespace of its own.
 fn from_pod(number: u64) -> Rights {
     let place = Place { user: Namespace::Own, pid: Namespace::Other(number), ..Place::default() };
-    Rights { privileged: false, place }
+    Rights { privileged: false, place, within: None }
 }
 
 impl Story {

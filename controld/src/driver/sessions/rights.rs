@@ -7,7 +7,7 @@
 //! the daemon's own user and PID namespace and in no container that the daemon is not in
 //! ([`Place::is_the_daemons`](crate::core::Place::is_the_daemons)). Whose namespaces can't be read has none.
 
-use crate::core::{Namespace, Peer, Rights};
+use crate::core::{EntranceId, Namespace, Peer, Rights};
 use crate::driver::Driver;
 use crate::io::seqpacket::SeqPacket;
 use crate::witness::peer;
@@ -50,6 +50,7 @@ impl Driver {
             let Peer { pid, uid, .. } = peer;
             self.logs.chatter(&format!("User {uid} (process {pid}) is not the owner here: {lack}"));
         }
-        Rights { privileged: lack.is_none(), place }
+        let within = socket.entrance().map(EntranceId).filter(|entrance| self.core.is_joined(*entrance));
+        Rights { privileged: lack.is_none(), place, within }
     }
 }

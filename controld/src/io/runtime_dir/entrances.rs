@@ -30,6 +30,11 @@ pub(crate) fn number_of(name: &Path) -> Option<u64> {
     name.file_name()?.to_str()?.strip_prefix(MARK)?.parse().ok()
 }
 
+/// The name that a socket is bound to that is the entrance of this number.
+pub(crate) fn bound_name(number: u64) -> String {
+    format!("{MARK}{number}")
+}
+
 /// A namespace's folder below the pipe directory.
 fn folders<'a>(server: &'a str, namespace: Option<&'a str>) -> impl Iterator<Item = &'a str> {
     std::iter::once(server).chain(namespace)
@@ -63,7 +68,7 @@ impl RuntimeDir {
         cleared.map_err(|source| RuntimeDirError::InTheWay { path: path.clone(), source })?;
         let listener = Backlog::new(BACKLOG)
             .map_err(io::Error::from)
-            .and_then(|backlog| folder.listen_as(CONTROL, &format!("{MARK}{number}"), ENTRANCE_MODE, backlog))
+            .and_then(|backlog| folder.listen_as(CONTROL, &bound_name(number), ENTRANCE_MODE, backlog))
             .map_err(|source| RuntimeDirError::File { action: "listen on", path, source })?;
         self.remove_on_exit(&name)?;
         Ok(listener)

@@ -110,6 +110,11 @@ impl World {
                 assert!(self.open.remove(&entrance.id).is_some(), "a socket is removed that is there, and once");
             }
             Effect::CloseSessions => {}
+            Effect::BindJoined { .. }
+            | Effect::AcceptJoin { .. }
+            | Effect::RefuseJoin { .. }
+            | Effect::EndJoin { .. }
+            | Effect::EndSession { .. } => panic!("nobody joins here"),
             // Nobody asks for a place here.
             Effect::SpareVoid { .. } => panic!("nobody has a spare copy"),
             Effect::Exit { status } => self.exit = Some(status),

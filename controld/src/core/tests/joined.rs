@@ -1,0 +1,131 @@
+//! Thin daemons that join, as the core has them: whose server is whose, and how long it lasts.
+
+use super::*;
+use crate::core::tests::scene::spawned;
+use remps_proto::admin::limits::DeviceKey;
+
+const ROOT: Peer = Peer { pid: 1, uid: 0, gid: 0 };
+const LONG: Duration = Duration::from_secs(601);
+
+/// A core, the time, and the numbers given out.
+struct Story {
+    core: Core,
+    now: Duration,
+    next: u64,
+}
+
+impl Story {
+    fn new() -> Self {
+        Self { core: Core::new(Policy::default(), Defaults::default()), now: Duration::ZERO, next: 1 }
+    }
+
+    fn feed(&mut self, input: Input) -> Vec<Effect> {
+        self.core.handle(self.now, input)
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// A thin daemon joins; its entrance, or why it may not.
+    fn joins(&mut self, name: &str, is_same_place: bool) -> Result<(JoinId, EntranceId), String> {
+        let join = JoinId(self.number());
+        let (name, devices): (_, Vec<DeviceKey>) = (name.to_owned(), Vec::new());
+        let listed = Ok(Vec::new());
+        let effects = self.feed(Input::JoinWanted { join, name, devices, listed, is_same_place });
+        let bound = effects.iter().find_map(|effect| match effect {
+            Effect::BindJoined { entrance, .. } => Some(Ok(entrance.id)),
+            Effect::RefuseJoin { reason, .. } => Some(Err(reason.clone())),
+            _ => None,
+        });
+        let entrance = bound.expect("it is answered")?;
+        let effects = self.feed(Input::JoinBound { join, entrance, result: Ok(()) });
+        assert!(effects.iter().any(|effect| matches!(effect, Effect::AcceptJoin { .. })));
+        Ok((join, entrance))
+    }
+
+    fn says(&mut self, within: EntranceId, line: &str) -> Vec<Effect> {
+        let session = SessionId(self.number());
+        let rights = Rights { within: Some(within), ..Rights::beside_the_daemon() };
+        self.feed(Input::Command { session, peer: ROOT, rights, line: line.as_bytes().to_vec() })
+    }
+
+    /// The server that is started for a client who comes there.
+    fn client(&mut self, pid: u32, entrance: EntranceId) -> Option<ServerEpoch> {
+        let connection = ConnectionId(self.number());
+        let peer = Peer { pid, uid: 0, gid: 0 };
+        let identity = world::identity(pid, 1);
+        spawned(&self.feed(Input::ClientArrived { connection, peer, identity, entrance: Some(entrance) }))
+    }
+
+    fn passes(&mut self, time: Duration) -> Vec<Effect> {
+        self.now += time;
+        self.feed(Input::Tick)
+    }
+}
+
+fn closes(effects: &[Effect]) -> bool {
+    effects.iter().any(|effect| matches!(effect, Effect::CloseEntrance(_)))
+}
+
+fn is_answered(effects: &[Effect]) -> bool {
+    effects.iter().any(|effect| matches!(effect, Effect::EndSession { .. }))
+}
+
+#[test]
+fn a_server_that_nobody_stands_for_lasts_until_nobody_uses_it_for_long() {
+    let mut story = Story::new();
+    let (join, entrance) = story.joins("claim", false).expect("it may");
+    assert!(!closes(&story.passes(LONG * 10)), "somebody stands for it");
+    story.feed(Input::JoinGone { join });
+    assert_eq!(story.core.next_deadline(), Some(story.now + LONG - Duration::from_secs(1)));
+    story.passes(LONG / 2);
+    // Found again, with the same entrance.
+    let (join, again) = story.joins("claim", false).expect("it may");
+    assert_eq!(again, entrance);
+    story.passes(LONG);
+    story.feed(Input::JoinGone { join });
+    // Somebody waits there.
+    assert!(story.client(20, entrance).is_some());
+    assert!(!closes(&story.passes(LONG)), "it is in use");
+    let mut other = Story::new();
+    let (join, _) = other.joins("claim", false).expect("it may");
+    other.feed(Input::JoinGone { join });
+    assert!(closes(&other.passes(LONG)));
+    assert!(!other.core.has_joined("claim"));
+}
+
+#[test]
+fn one_name_is_one_daemons_and_its_successors_in_the_same_place() {
+    let mut story = Story::new();
+    let (first, entrance) = story.joins("claim", false).expect("it may");
+    assert!(story.joins("claim", false).is_err_and(|reason| reason.contains("and lives")));
+    let (second, again) = story.joins("claim", true).expect("it has the lock of the first");
+    assert_eq!((entrance, story.core.entrance_of_join(second)), (again, Some(again)));
+    // The end of the first comes late, and is not the second's.
+    story.feed(Input::JoinGone { join: first });
+    assert_eq!(story.core.entrance_of_join(second), Some(again));
+    let saved = story.core.saved();
+    let (core, _) = Core::restored(Duration::ZERO, Policy::default(), &saved, &[]);
+    assert!(core.has_joined("claim") && core.is_joined(entrance));
+}
+
+#[test]
+fn a_quit_is_answered_when_the_servers_and_the_thin_daemon_are_gone() {
+    let mut story = Story::new();
+    let (join, entrance) = story.joins("claim", false).expect("it may");
+    let (_, neighbour) = story.joins("neighbour", false).expect("it may");
+    let server = story.client(20, entrance).expect("one is started");
+    let quit = story.says(entrance, "quit");
+    assert!(closes(&quit) && !is_answered(&quit));
+    assert!(!story.core.has_joined("claim") && story.core.has_joined("neighbour"));
+    let ended = story.feed(Input::SpawnFailed { server, reason: "it is not wanted".to_owned() });
+    assert!(ended.iter().any(|effect| matches!(effect, Effect::EndJoin { join: told, .. } if *told == join)));
+    assert!(!is_answered(&ended), "the thin daemon lives");
+    assert!(is_answered(&story.feed(Input::JoinGone { join })));
+    // One that does not go when it is told keeps nobody waiting for ever.
+    let quit = story.says(neighbour, "quit");
+    assert!(!is_answered(&quit));
+    assert!(is_answered(&story.passes(LONG)));
+}
