@@ -213,7 +213,8 @@ impl Driver {
         self.joins.sessions += 1;
         let session = SessionId(SESSIONS | self.joins.sessions);
         let rights = Rights { privileged, within: Some(within), ..Rights::default() };
-        self.open_session(Visitor { session, peer, rights, is_owner: privileged, socket });
+        // Nor has a claim's owner the room that this daemon's owner has.
+        self.open_session(Visitor { session, peer, rights, is_owner: false, socket });
     }
 
     /// Goes on with the listening socket of a joined server that an earlier daemon had.

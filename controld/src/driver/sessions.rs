@@ -85,7 +85,11 @@ impl Sessions {
 
     fn open(&mut self, visitor: Visitor, is_quitting: bool) -> Opened {
         let (uid, privileged) = (visitor.peer.uid, visitor.rights.privileged);
-        let is_alike = |other: &&Session| other.peer.uid == uid && other.rights.privileged == privileged;
+        let within = visitor.rights.within;
+        // Root of a claim is nobody's root elsewhere.
+        let is_alike = |other: &&Session| {
+            other.peer.uid == uid && other.rights.privileged == privileged && other.rights.within == within
+        };
         let of_user = self.open.values().filter(is_alike).count();
         // All the others together can't keep the owner out, and the owner's own wait for each other.
         if visitor.is_owner && of_user >= MAX_SESSIONS && self.queued.len() < MAX_QUEUED_SESSIONS {

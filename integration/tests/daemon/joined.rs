@@ -2,6 +2,7 @@
 
 use integration::lab::claim::Claim;
 use integration::lab::client::Connection;
+use integration::lab::commands;
 use integration::lab::place::{where_possible, within};
 use integration::lab::process::Process;
 use integration::lab::program::Program;
@@ -11,6 +12,7 @@ use nix::sys::signal::Signal::{SIGKILL, SIGTERM, SIGUSR1};
 use nix::sys::signal::kill;
 use nix::unistd::geteuid;
 use remps_proto::join::{SOCKET_NAME, ToNode, ToThin, VERSION};
+use remps_proto::mps::handshake::Role;
 use std::fs::{self, Permissions};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -347,6 +349,27 @@ fn what_is_no_thin_daemon_is_told_so_and_keeps_nobody_from_joining() {
         let claim = Claim::new(stage, "claim");
         claim.join(stage);
         claim.client(stage).leave();
+    });
+}
+
+#[test]
+fn command_lines_that_never_leave_a_claim_keep_nobody_out_elsewhere() {
+    const MOST: usize = 64;
+    Stage::run(|stage| {
+        stage.start(&[]);
+        let claims = [Claim::new(stage, "one"), Claim::new(stage, "two")];
+        claims.iter().for_each(|claim| claim.join(stage));
+        let open = || Connection::greeted(&claims[0].pipe.join("control_privileged"), Role::UI).expect("it greets");
+        let idle: Vec<Connection> = (0..MOST).map(|_| open()).collect();
+        let is_answered = |session: &Connection| {
+            commands::ask(session, "get_default_client_priority").is_ok_and(|answer| answer.ends_with(b"0"))
+        };
+        assert!(idle.iter().all(is_answered));
+        assert!(!is_answered(&open()), "one too many");
+        assert_eq!(claims[1].ask(stage, "get_default_client_priority"), "0\n");
+        assert_eq!(stage.ask("get_default_client_priority\n"), "0\n");
+        drop(idle);
+        stage.wait_for("room again", || claims[0].run(stage, &[], "get_default_client_priority").code == Some(0));
     });
 }
 
