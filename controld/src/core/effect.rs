@@ -7,6 +7,7 @@ use super::gpu::{ManagedMode, ModeChange};
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 use super::peer::{Entrance, Peer};
 use super::policy::Policy;
+use super::saved::SavedNamed;
 use core::time::Duration;
 use remps_proto::admin::Report;
 use remps_proto::admin::module::Format;
@@ -51,6 +52,8 @@ pub(crate) enum Effect {
     OpenEntrance(Entrance),
     /// Take the socket of a namespace away.
     CloseEntrance(Entrance),
+    /// Keep these named servers, and no others, on disk; answered by exactly one `ServersKept`.
+    KeepServers { number: u64, servers: Vec<SavedNamed> },
     /// Start a server process; answered by `ServerSpawned` or `SpawnFailed`.
     SpawnServer {
         /// Its epoch.

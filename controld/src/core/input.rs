@@ -42,6 +42,12 @@ pub(crate) enum Input {
         /// Why there is no socket.
         result: Result<(), String>,
     },
+    /// What has come of [`Effect::KeepServers`](super::Effect::KeepServers).
+    ServersKept {
+        number: u64,
+        /// Why they are not kept.
+        result: Result<(), String>,
+    },
     /// A process wants a place for a spare copy of the driver.
     SpareWanted {
         process: ProcessKey,

@@ -156,6 +156,7 @@ impl Core {
                 self.spare_arrived(connection, peer, identity, token, entrance);
             }
             Input::EntranceOpened { entrance, result } => self.entrance_opened(entrance, result),
+            Input::ServersKept { number, result } => self.servers_kept(number, result),
             Input::SpareWanted { process, token, patience } => {
                 let until = now.saturating_add(patience);
                 self.spare_wanted(process, Wish { token, until });

@@ -35,6 +35,7 @@ mod events;
 mod following;
 mod gpus;
 mod handshake;
+mod kept;
 mod links;
 mod listing;
 mod logs;
@@ -64,6 +65,7 @@ use connections::Connections;
 use dispatch::Wake;
 use events::{Event, Events};
 use gpus::Gpus;
+use kept::Kept;
 use links::Links;
 use listing::Listing;
 use logs::Logs;
@@ -105,6 +107,7 @@ pub(crate) struct Driver {
     pending: VecDeque<Input>,
     feeding: bool,
     listing: Listing,
+    kept: Kept,
     witnesses: Witnesses,
     vault: Keeper,
     reports: Reports,

@@ -29,6 +29,7 @@ impl Driver {
             Effect::EndStranger { process, force } => gpus::end_stranger(process, force),
             Effect::OpenEntrance(entrance) => self.open_entrance(&entrance),
             Effect::CloseEntrance(entrance) => self.close_entrance(&entrance),
+            Effect::KeepServers { number, servers } => self.kept.keep(number, &servers),
             Effect::SpawnServer { server, uid, gid, multi_user, gpu } => {
                 self.start_server(server, uid, gid, Extent { multi_user, gpu });
             }

@@ -20,10 +20,12 @@ pub(crate) static QUESTIONS: Threads = Threads::new(16, 4);
 pub(crate) static MACHINE: Threads = Threads::new(1, 1);
 /// Questions to the user database, which may be another machine's.
 pub(crate) static USER_LOOKUPS: Threads = Threads::new(8, 2);
+/// Writes of what outlives the daemon, one after the other.
+pub(crate) static STATE: Threads = Threads::new(1, 1);
 
 /// How many threads all kinds can have at a time; they are started when they are needed.
 pub(crate) fn most() -> usize {
-    [&LOOKS, &QUESTIONS, &MACHINE, &USER_LOOKUPS].iter().map(|threads| threads.count).sum()
+    [&LOOKS, &QUESTIONS, &MACHINE, &USER_LOOKUPS, &STATE].iter().map(|threads| threads.count).sum()
 }
 
 /// The threads of one kind of call.

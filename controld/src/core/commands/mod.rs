@@ -9,6 +9,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "most commands share one answer in each of these places")]
 
 mod answers;
+mod keeping;
 mod named;
 mod rights;
 
@@ -46,6 +47,7 @@ pub(super) struct Commands {
     deferred: Vec<Deferred>,
     gathers: Slab<Gather>,
     pending: named::Pending,
+    keeping: keeping::Keeping,
 }
 
 impl Commands {
