@@ -52,6 +52,12 @@ pub(crate) const POINTS: &[&str] = &[
     "answer-read",
     "answered",
     "saved",
+    // Named servers on disk.
+    "state-asked",
+    "state-written",
+    "state-renamed",
+    "state-kept",
+    "state-known",
     // The end of a server and of the daemon.
     "server-signalled",
     "server-exit-seen",

@@ -7,6 +7,7 @@ use super::gpu::{ManagedMode, ModeChange};
 use super::ids::{ConnectionId, JoinId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 use super::peer::{Entrance, Peer};
 use super::policy::Policy;
+use super::saved::SavedNamed;
 use core::time::Duration;
 use remps_proto::admin::Report;
 use remps_proto::admin::module::Format;
@@ -74,6 +75,8 @@ pub(crate) enum Effect {
     },
     /// End a session with success.
     EndSession { session: SessionId },
+    /// Keep these named servers, and no others, on disk; answered by exactly one `ServersKept`.
+    KeepServers { number: u64, servers: Vec<SavedNamed> },
     /// Start a server process; answered by `ServerSpawned` or `SpawnFailed`.
     SpawnServer {
         /// Its epoch.

@@ -66,6 +66,12 @@ pub(crate) enum Input {
     JoinLeaves { join: JoinId },
     /// A thin daemon has closed its connection.
     JoinGone { join: JoinId },
+    /// What has come of [`Effect::KeepServers`](super::Effect::KeepServers).
+    ServersKept {
+        number: u64,
+        /// Why they are not kept.
+        result: Result<(), String>,
+    },
     /// A process wants a place for a spare copy of the driver.
     SpareWanted {
         process: ProcessKey,

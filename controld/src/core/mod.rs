@@ -162,6 +162,7 @@ impl Core {
             Input::JoinBound { join, entrance, result } => self.join_bound(join, entrance, result),
             Input::JoinLeaves { join } => self.join_leaves(join),
             Input::JoinGone { join } => self.join_gone(join),
+            Input::ServersKept { number, result } => self.servers_kept(number, result),
             Input::SpareWanted { process, token, patience } => {
                 let until = now.saturating_add(patience);
                 self.spare_wanted(process, Wish { token, until });

@@ -10,13 +10,14 @@ use remps_proto::admin::Personality;
 #[derive(Debug, Default)]
 pub(super) struct Degraded {
     metrics: Option<String>,
+    servers: Option<String>,
     personality: Option<String>,
 }
 
 impl Degraded {
     /// Of a daemon that plays this release, where `MPS_PERSONALITY` says `chosen` and the driver is `installed`.
     pub(super) fn playing(played: Personality, chosen: Option<&str>, installed: Option<&str>) -> Self {
-        Self { metrics: None, personality: mismatch(played, chosen, installed) }
+        Self { metrics: None, servers: None, personality: mismatch(played, chosen, installed) }
     }
 
     /// What the daemon does without now; `server` is why no server can be started.
@@ -25,6 +26,7 @@ impl Degraded {
             ("server", server),
             ("personality", self.personality.clone()),
             ("metrics", self.metrics.clone()),
+            ("named servers", self.servers.clone()),
             ("journal", journal),
         ];
         let own = own.into_iter().filter_map(|(part, text)| Some(Degradation { part, text: text? }));
@@ -34,6 +36,11 @@ impl Degraded {
     /// Metrics and health are not served.
     pub(super) fn without_metrics(&mut self, why: String) {
         self.metrics = Some(why);
+    }
+
+    /// Named servers can't be kept on disk.
+    pub(super) fn without_kept_servers(&mut self, why: String) {
+        self.servers = Some(why);
     }
 }
 

@@ -213,6 +213,11 @@ impl Driver {
                 let told = self.listing.done(&devices);
                 self.told(told);
             }
+            Event::ServersKept { number, result } => {
+                reached("state-known");
+                self.kept.done(number, result.is_ok());
+                self.feed(Input::ServersKept { number, result });
+            }
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::successor::keys;
 use super::{Driver, StartError};
-use crate::core::{Entrance, EntranceId, Input};
+use crate::core::{Device, Entrance, EntranceId, Input};
 use crate::devices;
 use crate::holder::Kind;
 use crate::io::runtime_dir::{CONTROL, RuntimeDirError};
@@ -100,29 +100,62 @@ impl Driver {
         }
     }
 
-    /// Makes the servers of the file that the option `-a` names, all of them or none. A daemon that goes on where another
-    /// one stopped has what that one had.
+    /// Makes the servers of the file that the option `-a` names, all of them or none, and those that are kept on disk,
+    /// each if it can be. A daemon that goes on where another one stopped has what that one had.
     ///
     /// # Errors
-    /// [`StartError::Servers`] with the reason.
-    pub(super) async fn make_servers(&mut self, plan: &Plan) -> Result<(), StartError> {
-        if self.core.has_planned_servers() {
+    /// [`StartError::Servers`] with the reason why those of the option can't be made.
+    pub(super) async fn make_servers(&mut self, plan: Option<Plan>) -> Result<(), StartError> {
+        let kept = self.read_kept();
+        let is_first = !self.core.has_planned_servers();
+        if plan.is_some() && !is_first {
             self.say("The file of servers is left alone: an earlier daemon has read it");
-            return Ok(());
         }
-        let listed = devices::list().await.map_err(|error| error.to_string());
+        let plan = plan.filter(|_| is_first);
+        let is_made = |name: &str| self.core.entrances().iter().any(|entrance| entrance.server == name);
+        let mut of_disk: Plan = kept.iter().map(|(name, server)| (name.clone(), server.clone())).collect();
+        of_disk.retain(|name, _| !is_made(name));
+        if let Some(plan) = &plan {
+            for (name, server) in plan {
+                if of_disk.remove(name).is_some_and(|of_disk| of_disk != *server) {
+                    self.say(&format!("Server {name} is as the option -a has it, and not as it was kept"));
+                }
+            }
+        }
+        if plan.is_some() || !of_disk.is_empty() {
+            let listed = devices::list().await.map_err(|error| error.to_string());
+            if let Some(plan) = plan {
+                self.make_planned(&plan, &listed).map_err(StartError::Servers)?;
+                self.core.servers_are_planned();
+            }
+            for (name, server) in of_disk {
+                let one = Plan::from([(name.clone(), server.clone())]);
+                if let Err(reason) = self.make_planned(&one, &listed) {
+                    self.set_aside(name, server, &reason);
+                }
+            }
+            self.save();
+        }
+        self.keep_what_is_so(&kept).await;
+        Ok(())
+    }
+
+    /// Makes all servers of a plan, or none.
+    fn make_planned(&mut self, plan: &Plan, listed: &Result<Vec<Device>, String>) -> Result<(), String> {
         let planned = plan
             .iter()
             .map(|(name, server)| (name.as_str(), server.uid, server.devices.as_slice(), &server.namespaces));
-        let entrances = self.core.plan_servers(planned, &listed).map_err(StartError::Servers)?;
+        let entrances = self.core.plan_servers(planned, listed)?;
         for entrance in &entrances {
             if let Err(reason) = self.entrance(entrance, None) {
                 entrances.iter().for_each(|made| self.close_entrance(made));
-                return Err(StartError::Servers(reason));
+                plan.keys().for_each(|name| self.core.forget_planned(name));
+                return Err(reason);
             }
+        }
+        for entrance in &entrances {
             self.feed(Input::EntranceOpened { entrance: entrance.id, result: Ok(()) });
         }
-        self.save();
         Ok(())
     }
 

@@ -148,6 +148,8 @@ pub(super) enum Event {
     ModesChanged(Result<Vec<ModeOutcome>, String>),
     /// The devices are listed, for a session or in advance.
     Devices { devices: Result<Vec<Device>, String> },
+    /// Named servers are kept on disk, or why not.
+    ServersKept { number: u64, result: Result<(), String> },
 }
 
 /// The way to the driver.

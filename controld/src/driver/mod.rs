@@ -37,6 +37,7 @@ mod following;
 mod gpus;
 mod handshake;
 mod joins;
+mod kept;
 mod links;
 mod listing;
 mod logs;
@@ -67,6 +68,7 @@ use dispatch::Wake;
 use events::{Event, Events};
 use gpus::Gpus;
 use joins::Joins;
+use kept::Kept;
 use links::Links;
 use listing::Listing;
 use logs::Logs;
@@ -109,6 +111,7 @@ pub(crate) struct Driver {
     pending: VecDeque<Input>,
     feeding: bool,
     listing: Listing,
+    kept: Kept,
     witnesses: Witnesses,
     vault: Keeper,
     reports: Reports,

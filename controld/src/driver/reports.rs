@@ -51,7 +51,7 @@ impl Drop for Served {
 pub(super) struct Reports {
     recorder: Recorder,
     served: Served,
-    degraded: Degraded,
+    pub(super) degraded: Degraded,
     personality: Personality,
     /// The version of the installed driver, where it is known.
     driver: Option<String>,

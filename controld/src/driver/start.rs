@@ -5,6 +5,7 @@ use super::connections::Connections;
 use super::events::Events;
 use super::gpus::Gpus;
 use super::joins::Joins;
+use super::kept::Kept;
 use super::links::Links;
 use super::listing::Listing;
 use super::logs::Logs;
@@ -179,7 +180,8 @@ impl Driver {
             handovers: Handovers::new(events.clone()),
             pending: VecDeque::new(),
             feeding: false,
-            listing: Listing::new(events),
+            listing: Listing::new(events.clone()),
+            kept: Kept::new(events),
             witnesses,
             vault,
             reports,
@@ -208,9 +210,9 @@ impl Driver {
         reached("connections-restored");
         let regions = std::mem::take(&mut found.regions);
         driver.vault(|vault, turn| vault.take_over(turn, regions));
-        let appeared = match (driver.appear(&mut found), plan) {
-            (Ok(()), Some(plan)) => driver.make_servers(&plan).await,
-            (appeared, _) => appeared,
+        let appeared = match driver.appear(&mut found) {
+            Ok(()) => driver.make_servers(plan).await,
+            Err(error) => Err(error),
         };
         match appeared {
             Ok(()) => {

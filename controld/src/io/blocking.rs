@@ -22,10 +22,12 @@ pub(crate) static MACHINE: Threads = Threads::new(1, 1);
 pub(crate) static USER_LOOKUPS: Threads = Threads::new(8, 2);
 /// Calls on the directories of thin daemons, whose file systems may be anything.
 pub(crate) static JOINED_PLACES: Threads = Threads::new(8, 8);
+/// Writes of what outlives the daemon, one after the other.
+pub(crate) static STATE: Threads = Threads::new(1, 1);
 
 /// How many threads all kinds can have at a time; they are started when they are needed.
 pub(crate) fn most() -> usize {
-    [&LOOKS, &QUESTIONS, &MACHINE, &USER_LOOKUPS, &JOINED_PLACES].iter().map(|threads| threads.count).sum()
+    [&LOOKS, &QUESTIONS, &MACHINE, &USER_LOOKUPS, &JOINED_PLACES, &STATE].iter().map(|threads| threads.count).sum()
 }
 
 /// The threads of one kind of call.

@@ -23,4 +23,5 @@ pub(crate) mod server_link;
 pub mod server_process;
 pub(crate) mod server_stderr;
 pub(crate) mod server_version;
+pub(crate) mod state_folder;
 mod umask;

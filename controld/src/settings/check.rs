@@ -33,6 +33,9 @@ pub(super) fn check(file: &ConfigFile, faults: &mut Faults) {
     if let Err(what) = check_listen(&file.observe.listen) {
         faults.add("observe.listen", what);
     }
+    if file.state_directory != super::AUTOMATIC {
+        check_path("state_directory", &file.state_directory, faults);
+    }
     check_cluster(&file.cluster, faults);
     let overrides = &policy.domains.overrides;
     for (index, (matching, own)) in overrides.iter().enumerate() {

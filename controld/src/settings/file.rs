@@ -22,6 +22,9 @@ pub(crate) struct ConfigFile {
     /// How long the holder process waits for a new daemon after this one was killed.
     #[serde(with = "forms::seconds")]
     pub successor_wait: Duration,
+    /// Where named servers are kept over the daemon's end: [`AUTOMATIC`](super::AUTOMATIC), or a directory; empty is
+    /// nowhere.
+    pub state_directory: String,
     /// Largest size of each log file, in MiB; 0 is without limit.
     pub log_size_mib: u64,
     /// Whose GPU memory is kept, and how much of it.
@@ -98,6 +101,7 @@ impl Default for ConfigFile {
         Self {
             policy: Policy::default(),
             successor_wait: Duration::from_secs(600),
+            state_directory: super::AUTOMATIC.into(),
             log_size_mib: 64,
             vault: VaultPolicy::default(),
             witness: Witness::default(),

@@ -13,6 +13,7 @@
 //! | `retired` | keys that are no settings any more |
 //! | `check` | values that have the right type and make no sense |
 //! | [`servers_file`] | servers and namespaces of the option `-a` |
+//! | [`state_file`] | the same as the daemon keeps them over its own end |
 //! | [`show`] | `--check-config`: every value with where it comes from |
 
 mod check;
@@ -23,6 +24,7 @@ mod parse;
 mod retired;
 pub(crate) mod servers_file;
 pub(crate) mod show;
+pub(crate) mod state_file;
 
 pub(crate) use cluster::Surroundings;
 pub(crate) use faults::{ConfigFault, Lines};
@@ -44,6 +46,8 @@ pub(crate) const DEFAULT_PIPE_DIRECTORY: &str = "/tmp/nvidia-mps";
 pub(crate) const DEFAULT_LOG_DIRECTORY: &str = "/var/log/nvidia-mps";
 /// The configuration file when the environment names none.
 pub(crate) const DEFAULT_CONFIG: &str = "/etc/nvidia-mps/mps-control.toml";
+/// `state_directory` where systemd says which.
+pub(crate) const AUTOMATIC: &str = "auto";
 /// In bytes; a larger file is none that an operator wrote.
 const LARGEST_FILE: u64 = 1 << 20;
 
@@ -114,6 +118,8 @@ pub(crate) struct Settings {
     pub personality: Option<String>,
     /// `LD_LIBRARY_PATH`.
     pub library_path: Option<OsString>,
+    /// Where named servers are kept; `None` is nowhere.
+    pub state_directory: Option<PathBuf>,
     /// `NOTIFY_SOCKET` of systemd.
     pub notify_socket: Option<OsString>,
     /// What Kubernetes says of the cluster by variables.
@@ -173,7 +179,13 @@ impl Settings {
                 }
             }
         }
+        let state_directory = match file.state_directory.as_str() {
+            // Systemd names as many as StateDirectory= does.
+            AUTOMATIC => text("STATE_DIRECTORY").and_then(|all| all.split(':').next().map(PathBuf::from)),
+            path => Some(PathBuf::from(path)),
+        };
         Ok(Self {
+            state_directory: state_directory.filter(|path| path.is_absolute()),
             pipe_directory: Self::pipe_directory(&environment),
             log_directory: Self::log_directory(&environment),
             file,

@@ -15,7 +15,7 @@ use toml::de::DeTable;
 use toml::{Table, Value};
 
 /// The one version of the schema.
-const VERSION: &str = "1.0";
+pub(super) const VERSION: &str = "1.0";
 const LIMITS: [&str; 3] = ["pinned_memory_limit", "active_thread_percentage", "client_priority"];
 
 /// A server of the file.

@@ -10,6 +10,7 @@ mod gpus;
 mod handed_over;
 mod handshake;
 mod hostile;
+mod kept;
 mod module;
 mod named;
 mod newcomers;

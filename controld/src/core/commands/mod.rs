@@ -12,6 +12,7 @@
 
 mod answers;
 mod joins;
+mod keeping;
 mod named;
 mod rights;
 mod within;
@@ -51,6 +52,7 @@ pub(super) struct Commands {
     gathers: Slab<Gather>,
     pending: named::Pending,
     endings: Vec<joins::Ending>,
+    keeping: keeping::Keeping,
 }
 
 impl Commands {

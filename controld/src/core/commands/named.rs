@@ -4,17 +4,16 @@
 //! Devices are looked up before a server is given them: one that does not exist would be found out by the server's own
 //! process alone, which ends of it.
 
+use super::keeping::{Step, said};
 use super::rights::Asker;
 use crate::core::Device;
-use crate::core::clients::client::Client;
-use crate::core::events::RefusalReason;
-use crate::core::ids::{ConnectionId, EntranceId, SessionId, Uid};
+use crate::core::ids::{EntranceId, SessionId, Uid};
 use crate::core::peer::Entrance;
-use crate::core::servers::named::{Named, NamedDevice, not_found};
+use crate::core::servers::named::{NamedDevice, not_found};
 use crate::core::{Core, Effect, Peer, Sharing};
 use remps_proto::admin::limits::DeviceKey;
 use remps_proto::admin::module::{Change, DEFAULT_NAMESPACE, Format, Limits};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The columns of `device list`, as the manual names them.
 const DEVICES: [&str; 8] =
@@ -38,7 +37,7 @@ pub(super) struct Pending {
 }
 
 impl Core {
-    fn fail(&mut self, session: SessionId, reason: impl Into<String>) {
+    pub(super) fn fail(&mut self, session: SessionId, reason: impl Into<String>) {
         self.turn.push(Effect::AnswerFailure { session, reason: vec![reason.into()] });
     }
 
@@ -124,39 +123,27 @@ impl Core {
                 self.open(session, asker.peer, added);
             }
             Change::SetServer { name, uid, limits } => {
-                let done = self.set(&name, DEFAULT_NAMESPACE, limits).and_then(|()| self.set_user(&name, uid));
-                self.answer_change(session, done);
+                let namespace = DEFAULT_NAMESPACE.to_owned();
+                self.make(Some(session), Step::Set { server: name, namespace, uid, limits });
             }
             Change::SetNamespace { server, name, limits } => {
-                let done = self.set(&server, &name, limits);
-                self.answer_change(session, done);
+                self.make(Some(session), Step::Set { server, namespace: name, uid: None, limits });
             }
             Change::DeleteServer { name, force } => {
-                let done = self.delete(&name, DEFAULT_NAMESPACE, force);
-                self.answer_change(session, done);
+                let namespace = DEFAULT_NAMESPACE.to_owned();
+                self.make(Some(session), Step::Delete { server: name, namespace, force });
             }
             Change::DeleteNamespace { name, .. } if name == DEFAULT_NAMESPACE => {
                 self.fail(session, "The namespace default goes with its server");
             }
             Change::DeleteNamespace { server, name, force } => {
-                let done = self.delete(&server, &name, force);
-                self.answer_change(session, done);
+                self.make(Some(session), Step::Delete { server, namespace: name, force });
             }
-        }
-    }
-
-    fn answer_change(&mut self, session: SessionId, done: Result<(), String>) {
-        match done {
-            Ok(()) => {
-                self.turn.save();
-                self.answer(session, vec![]);
-            }
-            Err(reason) => self.fail(session, reason),
         }
     }
 
     /// Whom a server may serve. Where one process serves all users, it is root's, and the manual has no other.
-    fn user_of_server(&self, uid: Option<Uid>) -> Result<Option<Uid>, String> {
+    pub(super) fn user_of_server(&self, uid: Option<Uid>) -> Result<Option<Uid>, String> {
         match (self.turn.policy.sharing, uid) {
             (Sharing::MultiUser, Some(uid)) if uid != 0 => {
                 Err("Servers of a daemon for all users are root's: --uid=0, or none".to_owned())
@@ -202,11 +189,12 @@ impl Core {
             }
             return;
         }
-        self.servers.named_mut().opened(id);
-        self.turn.log(format!("Clients of {} are let in", said(&entrance)));
-        if let Some((session, peer)) = asked {
-            self.begin_server(&entrance, peer);
-            self.answer_change(session, Ok(()));
+        match asked {
+            Some((session, maker)) => self.make(Some(session), Step::Open { entrance: id, maker }),
+            None => {
+                self.servers.named_mut().opened(id);
+                self.turn.log(format!("Clients of {} are let in", said(&entrance)));
+            }
         }
     }
 
@@ -227,7 +215,18 @@ impl Core {
         self.servers.named().is_file_applied
     }
 
-    /// Notes all servers of a file, each with its user, devices and what is said of its namespaces; the entrances to make.
+    /// A daemon of this line has read a file of servers.
+    pub(crate) fn servers_are_planned(&mut self) {
+        self.servers.named_mut().is_file_applied = true;
+    }
+
+    /// A server that was planned can't be made.
+    pub(crate) fn forget_planned(&mut self, name: &str) {
+        self.servers.named_mut().remove(name, DEFAULT_NAMESPACE);
+    }
+
+    /// Notes all servers of a file beside those that there are, each with its user, devices and what is said of its
+    /// namespaces; the entrances to make.
     ///
     /// # Errors
     /// Why one of them can't be; then nothing is noted of any.
@@ -237,7 +236,8 @@ impl Core {
         listed: &Result<Vec<Device>, String>,
     ) -> Result<Vec<Entrance>, String> {
         let visible = u32::try_from(listed.as_ref().map_or(0, Vec::len)).unwrap_or_default();
-        let mut named = Named::default();
+        let mut named = self.servers.named().clone();
+        let before: BTreeSet<EntranceId> = named.entrances().map(|entrance| entrance.id).collect();
         for (name, uid, devices, namespaces) in plan {
             let uid = self.user_of_server(uid).map_err(|reason| format!("{name}: {reason}"))?;
             let devices = chosen(devices, listed).map_err(|reason| format!("{name}: {reason}"))?;
@@ -259,104 +259,9 @@ impl Core {
                 known.is_open = false;
             }
         }
-        named.is_file_applied = true;
-        let entrances = named.entrances().collect();
+        let entrances = named.entrances().filter(|entrance| !before.contains(&entrance.id)).collect();
         *self.servers.named_mut() = named;
         Ok(entrances)
-    }
-
-    fn set(&mut self, server: &str, namespace: &str, limits: Limits) -> Result<(), String> {
-        let known = self.servers.named_mut().get_mut(server).filter(|known| known.is_open());
-        let known = known.ok_or_else(|| not_found(server))?;
-        let is_limited = limits.memory.is_some_and(|limit| !limit.is_none());
-        if is_limited && known.devices_seen() == 0 {
-            return Err(format!("Nobody could tell which devices server {server} has, so no memory limit would hold"));
-        }
-        let space = known.namespaces.get_mut(namespace).filter(|space| space.is_open);
-        let space = space.ok_or_else(|| format!("Namespace {namespace} of server {server} not found"))?;
-        space.limits = limits.or(space.limits);
-        self.tell_limits(server, namespace, limits);
-        Ok(())
-    }
-
-    fn set_user(&mut self, server: &str, uid: Option<Uid>) -> Result<(), String> {
-        let Some(uid) = uid else { return Ok(()) };
-        let uid = self.user_of_server(Some(uid))?;
-        let of_user = self.servers.named().iter().any(|(name, _)| name == server && name.starts_with("uid_"));
-        if of_user {
-            return Err(format!("{server} is a user's own server, and stays his"));
-        }
-        match self.servers.named_mut().get_mut(server) {
-            Some(known) => known.uid = uid,
-            None => return Err(not_found(server)),
-        }
-        Ok(())
-    }
-
-    pub(super) fn is_within(&self, domain: crate::core::DomainId, entrances: &[EntranceId]) -> bool {
-        let entrance = self.servers.domain(domain).and_then(|domain| domain.key.entrance.as_ref());
-        entrance.is_some_and(|entrance| entrances.contains(&entrance.id))
-    }
-
-    fn delete(&mut self, server: &str, namespace: &str, force: bool) -> Result<(), String> {
-        let known = self.servers.named().get(server).ok_or_else(|| not_found(server))?;
-        let of_all = namespace == DEFAULT_NAMESPACE;
-        let gone: Vec<EntranceId> = known
-            .namespaces
-            .iter()
-            .filter(|(name, _)| of_all || *name == namespace)
-            .map(|(_, space)| space.id)
-            .collect();
-        if gone.is_empty() {
-            return Err(format!("Namespace {namespace} of server {server} not found"));
-        }
-        let of_them = self.servers_within(&gone);
-        let processes = of_them.iter().map(|epoch| self.clients.on(*epoch).count()).sum::<usize>();
-        let connections = self.connections_within(&gone);
-        if !force && (processes > 0 || !connections.is_empty()) {
-            let whose = if of_all { format!("Server {server}") } else { format!("Namespace {namespace}") };
-            let count = processes.max(connections.len());
-            return Err(format!("{whose} has clients: {count}; --force deletes it all the same"));
-        }
-        let join = known.joined.as_ref().and_then(|joined| joined.join).filter(|_| of_all);
-        if let Some(join) = join {
-            let reason = format!("server {server} was deleted");
-            self.turn.push(Effect::EndJoin { join, reason });
-        }
-        for entrance in self.servers.named_mut().remove(server, namespace) {
-            self.turn.log(format!("Clients of {} are let in no longer", said(&entrance)));
-            self.turn.push(Effect::CloseEntrance(entrance));
-        }
-        self.refuse_those(&connections);
-        self.servers.forget_requests_within(&gone);
-        for epoch in of_them {
-            self.servers.drain(&mut self.turn, epoch, None, false);
-            if force {
-                self.servers.force(&mut self.turn, epoch);
-            }
-        }
-        Ok(())
-    }
-
-    /// Lets those go who wait for a server that is never to come.
-    pub(super) fn refuse_those(&mut self, connections: &[ConnectionId]) {
-        for connection in connections {
-            let waits = |client: &&Client| client.stage.server().is_none();
-            let Some(client) = self.clients.get(*connection).filter(waits).cloned() else { continue };
-            self.clients.dequeue(client.domain, *connection);
-            self.clients.forget_connection(*connection);
-            let (reason, words) = (RefusalReason::Namespace, "its namespace is gone");
-            self.clients.refuse(&mut self.turn, *connection, client.peer, &client.identity, reason, words);
-        }
-    }
-}
-
-/// A namespace, for the log.
-fn said(Entrance { server, namespace, .. }: &Entrance) -> String {
-    if namespace == DEFAULT_NAMESPACE {
-        format!("server {server}")
-    } else {
-        format!("namespace {namespace} of server {server}")
     }
 }
 

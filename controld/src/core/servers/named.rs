@@ -54,7 +54,7 @@ pub(in crate::core) struct NamedServer {
 }
 
 /// All of them.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::core) struct Named {
     servers: BTreeMap<String, NamedServer>,
     last: u64,
@@ -192,6 +192,18 @@ impl Named {
         if let Some(space) = spaces.find(|space| space.id == id) {
             space.is_open = true;
         }
+    }
+
+    /// Has a server serve this user from now on, or with `None` whoever reaches it.
+    ///
+    /// # Errors
+    /// Why that can't be, in words for who wants it.
+    pub(in crate::core) fn set_user(&mut self, server: &str, uid: Option<Uid>) -> Result<(), String> {
+        if server.starts_with(OF_USER) && self.servers.contains_key(server) {
+            return Err(format!("{server} is a user's own server, and stays his"));
+        }
+        self.servers.get_mut(server).ok_or_else(|| not_found(server))?.uid = uid;
+        Ok(())
     }
 
     /// Forgets a namespace, or with `default` the whole server; which those were.

@@ -331,3 +331,63 @@ fn every_change_has_a_server_and_a_namespace() {
     let change = Change::SetNamespace { server: "a".into(), name: "n".into(), limits: Limits::default() };
     assert_eq!((change.server(), change.namespace(), change.is_of_namespace()), ("a", "n", true));
 }
+
+/// What is to be kept, by its number.
+fn kept(effects: &[Effect]) -> Option<(u64, Vec<String>)> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::KeepServers { number, servers } => {
+            let spaces = servers.iter().flat_map(|server| &server.namespaces).map(|space| space.name.clone());
+            Some((*number, spaces.collect()))
+        }
+        _ => None,
+    })
+}
+
+fn is_answered(effects: &[Effect]) -> Option<bool> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Answer { .. } => Some(true),
+        Effect::AnswerFailure { .. } => Some(false),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_change_is_made_when_it_is_kept_one_after_the_other_and_not_at_all_when_it_cannot_be() {
+    let mut story = Story::new();
+    story.does("server create training");
+    story.core.keep_servers();
+    let says = |story: &mut Story, line: &str| {
+        let session = SessionId(story.number());
+        let rights = Rights::beside_the_daemon();
+        story.feed(Input::Command { session, peer: ROOT, rights, line: line.as_bytes().to_vec() })
+    };
+    let create = says(&mut story, "namespace create jobs --server=training");
+    let (first, spaces) = kept(&create).expect("it is to be kept");
+    assert_eq!((spaces.as_slice(), is_answered(&create)), (["default".to_owned(), "jobs".to_owned()].as_slice(), None));
+    assert_eq!(story.core.saved().named[0].namespaces.len(), 1, "not before it is kept");
+    let set = says(&mut story, "namespace set jobs --server=training --active-thread-percentage=10");
+    assert_eq!((kept(&set), is_answered(&set)), (None, None), "it waits for its turn");
+    let done = story.feed(Input::ServersKept { number: first, result: Ok(()) });
+    assert_eq!(is_answered(&done), Some(true));
+    assert_eq!(story.core.saved().named[0].namespaces.len(), 2);
+    let (second, _) = kept(&done).expect("the next one's turn");
+    let refused = story.feed(Input::ServersKept { number: second, result: Err("the disk is full".to_owned()) });
+    assert_eq!(is_answered(&refused), Some(false));
+    let limits = story.core.saved().named[0].namespaces[1].limits.clone().unwrap_or_default();
+    assert_eq!(limits.percentage, None, "nothing is half done");
+    // One whose socket was made and that can't be kept has none any more.
+    let create = says(&mut story, "server create other");
+    let (third, _) = kept(&create).expect("it is to be kept");
+    let refused = story.feed(Input::ServersKept { number: third, result: Err("the disk is full".to_owned()) });
+    assert!(refused.iter().any(|effect| matches!(effect, Effect::CloseEntrance(it) if it.server == "other")));
+    // Somebody comes while the end of his namespace is being kept: it stays, and so does what is kept.
+    let delete = says(&mut story, "namespace delete jobs --server=training");
+    let (fourth, spaces) = kept(&delete).expect("it is to be kept");
+    assert_eq!(spaces, ["default"]);
+    let jobs = story.entrance("training", "jobs");
+    story.comes(ALICE, Some(jobs));
+    let refused = story.feed(Input::ServersKept { number: fourth, result: Ok(()) });
+    assert_eq!(is_answered(&refused), Some(false));
+    let (_, spaces) = kept(&refused).expect("what is so is kept again");
+    assert_eq!(spaces, ["default", "jobs"]);
+}

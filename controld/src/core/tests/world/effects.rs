@@ -109,6 +109,11 @@ impl World {
             Effect::CloseEntrance(entrance) => {
                 assert!(self.open.remove(&entrance.id).is_some(), "a socket is removed that is there, and once");
             }
+            Effect::KeepServers { number, .. } => {
+                let result = if self.opening_works { Ok(()) } else { Err("the disk is full".to_owned()) };
+                let effects = self.core.handle(self.now, Input::ServersKept { number, result });
+                effects.into_iter().for_each(|effect| self.perform(effect));
+            }
             Effect::CloseSessions => {}
             Effect::BindJoined { .. }
             | Effect::AcceptJoin { .. }
