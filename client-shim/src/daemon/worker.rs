@@ -129,7 +129,7 @@ impl Worker {
         }
     }
 
-    /// There is no daemon for now. Only one that refuses this process's memory is worth a line; one that is not there is
+    /// There is no daemon at this moment. Only one that refuses this process's memory is worth a line; one that is not there is
     /// not.
     fn lose(&mut self, lost: &Lost) {
         self.connection = None;

@@ -70,11 +70,12 @@ impl Kept {
         }
     }
 
-    /// The text of these servers and of what is set aside.
+    /// The text of these servers and of what is set aside. One that has joined is there while its thin daemon says so.
     fn text(&self, servers: &[SavedNamed]) -> (String, Vec<String>) {
+        let servers = servers.iter().filter(|server| server.joined.is_none());
         let mut plan = self.aside.clone();
-        plan.extend(servers.iter().map(|server| (server.name.clone(), planned(server))));
-        let settled = servers.iter().map(|server| server.name.clone());
+        plan.extend(servers.clone().map(|server| (server.name.clone(), planned(server))));
+        let settled = servers.map(|server| server.name.clone());
         (state_file::written(&plan), settled.filter(|name| self.aside.contains_key(name)).collect())
     }
 

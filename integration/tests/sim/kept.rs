@@ -306,3 +306,44 @@ fn sudden_death_while_a_change_is_written_leaves_what_was_before_or_after_it() {
 fn sudden_death_after_a_change_was_written_leaves_what_was_before_or_after_it_and_an_answer_is_kept() {
     for_each(only_ours(), |subject| dies_at(subject, &["state-kept", "state-known", "answered"]));
 }
+
+#[test]
+fn what_has_joined_is_not_kept_and_joins_again_after_quit() {
+    for_each(only_ours(), |subject| {
+        let house = House::new(subject);
+        house.start();
+        let lab = &house.sim.lab;
+        let claim = lab.dir().join("claim");
+        fs::create_dir(&claim).expect("the bench's folder is ours");
+        let there = |arguments: &[&str], stdin: &str| {
+            let mut command = lab.command(arguments);
+            command.env("CUDA_MPS_PIPE_DIRECTORY", &claim).env("CUDA_MPS_LOG_DIRECTORY", &claim);
+            lab.finish(&mut command, stdin.as_bytes())
+        };
+        let node = lab.pipe_dir().to_str().expect("a path of ours").to_owned();
+        let joined = there(&["--join", &node, "--join-name", "claimed", "-d"], "");
+        assert_eq!((joined.code, joined.stderr_text()), (Some(0), String::new()), "{subject}");
+        let joined_again = |times: usize| {
+            wait_for(lab.dir(), &claim, LIMIT, "another joining", || {
+                let log = fs::read_to_string(claim.join("control.log")).unwrap_or_default();
+                log.matches(" again as claimed").count() == times
+            });
+        };
+        // Neither by a change, nor by a daemon that goes on where another one was killed and finds a file that says less.
+        house.does("server create training");
+        let daemon = lab.running_daemon();
+        kill(daemon, Signal::SIGKILL).expect("it runs");
+        lab.wait_gone(daemon);
+        fs::remove_file(house.file()).expect("it was kept");
+        house.start();
+        joined_again(1);
+        let text = house.text();
+        assert!(text.contains("training") && !text.contains("claimed"), "{subject}: {text}");
+        house.quit();
+        house.start();
+        joined_again(2);
+        let text = house.text();
+        assert!(text.contains("training") && !text.contains("claimed"), "{subject}: {text}");
+        assert_eq!(there(&[], "quit\n").code, Some(0), "{subject}");
+    });
+}

@@ -159,7 +159,7 @@ impl Function {
     /// Takes `address` for the driver's own function, unless another one is known: the first one found stays.
     pub(crate) fn learn(&self, address: NonNull<c_void>) -> Result<(), Bypass> {
         let known = self.driver.load(Ordering::Acquire);
-        // The program may look for it in the copy that it has loaded itself, which another one stands for now.
+        // The program may look for it in the copy that it has loaded itself, in whose place another one stands.
         if known == address.as_ptr() || library::is_former(address) {
             return Ok(());
         }

@@ -98,7 +98,7 @@ pub(crate) struct Executable {
     pub(crate) of: usize,
     /// What it does now.
     pub(crate) plan: Plan,
-    /// Nodes that do nothing for now.
+    /// Nodes that are switched off.
     pub(crate) disabled: BTreeSet<usize>,
 }
 

@@ -62,9 +62,7 @@ impl Core {
                     keeping.last += 1;
                     let number = keeping.last;
                     keeping.under_way = Some((number, (session, step)));
-                    // One that has joined is there while its thin daemon says so.
-                    let servers = after.saved().into_iter().filter(|server| server.joined.is_none()).collect();
-                    self.turn.push(Effect::KeepServers { number, servers });
+                    self.turn.push(Effect::KeepServers { number, servers: after.saved() });
                 }
                 Err(reason) => self.undo(session, &step, reason),
             }
