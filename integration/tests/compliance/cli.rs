@@ -6,6 +6,8 @@ use integration::under_test::{Subject, for_each, only_ours, subjects};
 use remps_proto::admin::Personality;
 use std::process::Stdio;
 
+/// `SIGPIPE` in a mask.
+const BROKEN_PIPE: u64 = 1 << 12;
 const CANNOT_FIND: &str = "Cannot find MPS control daemon process\n";
 
 #[test]
@@ -20,6 +22,9 @@ fn ct_01_a_daemon_in_the_background_is_there_when_its_parent_returns() {
         let field =
             |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned();
         assert_eq!(field("Umask:"), "0022", "{subject}");
+        // Ignored, whoever starts it, and so by its servers too, which would end by it with all their clients.
+        let ignored = u64::from_str_radix(&field("SigIgn:"), 16).unwrap();
+        assert_eq!(ignored & BROKEN_PIPE, BROKEN_PIPE, "{subject}: {ignored:x}");
         for descriptor in 0..3 {
             let target = std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).unwrap();
             assert_eq!(target.to_str(), Some("/dev/null"), "{subject}: descriptor {descriptor}");
