@@ -35,7 +35,7 @@ use crate::{
     cuda::{
         functions::{self, lookup::cuInit},
         library,
-        resources::{self, Owner},
+        resources::{self, Known, Owner},
         second,
     },
     process::{glibc, imports, silent},
@@ -170,6 +170,9 @@ const LAST_TO_STAY: u64 = 1;
 static LIVING: Mutex<Option<Copy>> = Mutex::new(None);
 /// The program has an address in it.
 static IS_SHOWN: AtomicBool = AtomicBool::new(false);
+/// What the program knew by its address at the last recovery: what comes since is of the copy that lives, and what is no
+/// more by then may be found again.
+static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
 /// A dead copy is given back as long as somebody has it.
 static GIVING_BACK: Mutex<()> = Mutex::new(());
 /// How many wait for that: nothing is tried again then.
@@ -236,17 +239,16 @@ pub(crate) struct Dead {
     is_shown: bool,
     /// Descriptors that nothing comes from any more.
     descriptors: Vec<c_int>,
-    /// Addresses that the program knows.
-    known: Vec<usize>,
 }
 
 impl Dead {
     /// The copy that has lived until now; `None` if it is the program's own, or nobody knows what it has. `descriptors`
-    /// are those that were cut off, `known` the addresses at which nothing else may be found.
-    pub(crate) fn take(descriptors: Vec<c_int>, known: Vec<usize>) -> Option<Self> {
+    /// are those that were cut off, `known` where nothing else may be found, of this copy and of all before.
+    pub(crate) fn take(descriptors: Vec<c_int>, known: Known) -> Option<Self> {
+        *locked(&KNOWN) = known;
         let copy = locked(&LIVING).take()?;
         copy.owner?.forget_exits();
-        Some(Self { copy, is_shown: IS_SHOWN.load(Ordering::Acquire), descriptors, known })
+        Some(Self { copy, is_shown: IS_SHOWN.load(Ordering::Acquire), descriptors })
     }
 
     fn give_back(self) {
@@ -281,7 +283,7 @@ impl Dead {
             return;
         }
         // SAFETY: as above.
-        unsafe { owner.release(&self.known) };
+        unsafe { owner.release(&locked(&KNOWN)) };
     }
 }
 
@@ -369,7 +371,7 @@ impl Copy {
         if let Some(owner) = self.owner {
             owner.forget_exits();
         }
-        Dead { copy: self, is_shown: false, descriptors, known: Vec::new() }
+        Dead { copy: self, is_shown: false, descriptors }
     }
 }
 

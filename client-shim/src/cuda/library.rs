@@ -148,6 +148,9 @@ static KEPT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 /// Keeps the library around `address` loaded for as long as the process lives, whatever the program closes: its
 /// function will be called through our entry, which the program may keep.
 pub(crate) fn keep_loaded(address: NonNull<c_void>) -> Result<(), Bypass> {
+    if is_in_the_living_copy(address) {
+        return Ok(());
+    }
     let path = file_of(address);
     if path.is_null() {
         return Err(Bypass::NotKept);
@@ -160,6 +163,13 @@ pub(crate) fn keep_loaded(address: NonNull<c_void>) -> Result<(), Bypass> {
     // The first one stays; which of two racing threads sets it makes no difference.
     let _first = KEPT.compare_exchange(ptr::null_mut(), handle, Ordering::AcqRel, Ordering::Acquire);
     Ok(())
+}
+
+/// Whether an address is in the copy of ours that lives now. That stays as long as it lives, and what is found in it is
+/// found anew in the next: kept for good, it would take its place below 1 TiB for good.
+fn is_in_the_living_copy(address: NonNull<c_void>) -> bool {
+    let living = known().filter(|_| generation() > 0).and_then(|living| find(living, c"cuInit"));
+    living.is_some_and(|of| is_of_the_same_library(of, address))
 }
 
 /// The path of the library around `address`.

@@ -46,9 +46,9 @@ impl Moves {
         Self(moves)
     }
 
-    /// Where they were, by any address: a variable lies in one mapping.
-    pub(crate) fn sources(&self) -> impl Iterator<Item = usize> {
-        self.0.iter().filter_map(|of| usize::try_from(of.from).ok())
+    /// Where they were: addresses and bytes.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.0.iter().filter_map(|of| Some((usize::try_from(of.from).ok()?, usize::try_from(of.size).ok()?)))
     }
 
     fn reversed(&self) -> Self {

@@ -49,7 +49,9 @@ use crate::cuda::{
     errors::Meaning,
     gate::{self, Late},
     moved::{self, Moves},
-    names, socket_name,
+    names,
+    resources::Known,
+    socket_name,
 };
 use crate::process::signals::NoBrokenPipe;
 use crate::{
@@ -414,7 +416,7 @@ fn patiently(
 
 /// Everything has other handles now. The addresses at which nothing else may be found from now on: what the program calls
 /// its objects, and where it knows its variables.
-fn rename(renamed: &Renamed, objects: &Objects) -> Vec<usize> {
+fn rename(renamed: &Renamed, objects: &Objects) -> Known {
     let (moves, of_program) = (objects.moves(renamed, |address| address), objects.moves(renamed, names::name_of));
     let current = |handle: usize| renamed.get(&handle).copied().unwrap_or(handle);
     let pairs: Vec<_> = renamed.iter().map(|(&before, &now)| (names::name_of(before), now)).collect();
@@ -423,7 +425,7 @@ fn rename(renamed: &Renamed, objects: &Objects) -> Vec<usize> {
     let _nothing = kept::objects(|objects| objects.contexts.rename(current));
     let _nothing = kept::recipes(|recipes| recipes.rename(current));
     let _nothing = kept::graphs(|graphs| graphs.rename(current, &moves));
-    let known = pairs.iter().map(|(name, _)| *name).chain(of_program.sources()).collect();
+    let known = pairs.iter().map(|(name, _)| (*name, 1)).chain(of_program.sources()).collect();
     publish(pairs, of_program);
     known
 }

@@ -1,7 +1,9 @@
 //! What a copy has mapped.
 //!
-//! A mapping in which something lies that the program knows by its address stays reserved when the copy goes: a variable
-//! that has moved, or an object's name. Nothing else may be found there.
+//! Pages in which something lies that the program knows by its address stay reserved when the copy goes: a variable that
+//! has moved, or an object's name. Nothing else may be found there, as long as the program knows it. All else of the copy
+//! is free for the next: without MPS one takes 164 GiB below 1 TiB, and is not initialised where there are less than 4
+//! (measured with 580.159.04 on an H100).
 //!
 //! Where one copy maps, no other has anything any more: memory that is kept is mapped at the same addresses by each.
 
@@ -17,13 +19,20 @@ use super::{Lead, PLACES, locked};
 const PAGE: usize = 4096;
 
 /// Of all copies. Whoever maps or unmaps for a copy has it, so that the order is the system's.
-static MAPPINGS: Mutex<All> = Mutex::new(All([const { Mappings(BTreeMap::new()) }; PLACES]));
+static MAPPINGS: Mutex<All> = Mutex::new(All::new());
 
-/// What all copies have mapped.
+/// Addresses that the program knows: where each begins, and its bytes.
+pub(crate) type Known = Vec<(usize, usize)>;
+
+/// What all copies have mapped, and what is reserved since one that had it is gone.
 #[derive(Debug)]
-pub(crate) struct All([Mappings; PLACES]);
+pub(crate) struct All([Mappings; PLACES], Mappings);
 
 impl All {
+    const fn new() -> Self {
+        Self([const { Mappings(BTreeMap::new()) }; PLACES], Mappings(BTreeMap::new()))
+    }
+
     /// Nobody maps or unmaps for a copy as long as this is held.
     pub(crate) fn lock() -> MutexGuard<'static, Self> {
         locked(&MAPPINGS)
@@ -34,11 +43,41 @@ impl All {
         for (number, of) in self.0.iter_mut().enumerate() {
             of.note(start, size, (number == owner).then_some(is_of_file));
         }
+        self.1.note(start, size, None);
     }
 
     /// A range is nobody's any more.
     fn unmapped(&mut self, start: usize, size: usize) {
         self.0.iter_mut().for_each(|of| of.note(start, size, None));
+        self.1.note(start, size, None);
+    }
+
+    /// Unmaps all that a copy has, and what is reserved after others, but for the pages that the program knows something
+    /// of: they are reserved.
+    ///
+    /// # Safety
+    /// As of [`unmap`].
+    unsafe fn give_back(&mut self, owner: usize, known: &[(usize, usize)]) {
+        let own = std::mem::take(&mut self.0[owner].0);
+        let reserved = std::mem::take(&mut self.1.0);
+        for (start, (end, _)) in own.into_iter().chain(reserved) {
+            let mut from = start;
+            for (kept, until) in pages_of(known, start, end) {
+                if from < kept {
+                    // SAFETY: by the contract.
+                    unsafe { libc::munmap(place(from), kept - from) };
+                }
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+                // SAFETY: as above.
+                unsafe { libc::mmap(place(kept), until - kept, libc::PROT_NONE, flags, -1, 0) };
+                self.1.note(kept, until - kept, Some(false));
+                from = until;
+            }
+            if from < end {
+                // SAFETY: as above.
+                unsafe { libc::munmap(place(from), end - from) };
+            }
+        }
     }
 
     /// Ranges of files that a copy has mapped: where each begins, and its end.
@@ -65,13 +104,36 @@ pub(crate) fn is_plain(start: usize) {
     all.iter_mut().filter_map(|of| of.0.get_mut(&start)).for_each(|(_, is_of_file)| *is_of_file = false);
 }
 
-/// Unmaps all that a copy has, but for the ranges that have one of these addresses: they are reserved only.
+/// Unmaps all that a copy has, but for the pages with something that the program knows: they are reserved, and so are
+/// those of copies before, as long as it does.
 ///
 /// # Safety
 /// Nobody uses it.
-pub(super) unsafe fn unmap(owner: usize, kept: &[usize]) {
+pub(super) unsafe fn unmap(owner: usize, known: &[(usize, usize)]) {
     // SAFETY: by the contract.
-    unsafe { All::lock().0[owner].unmap(kept) };
+    unsafe { All::lock().give_back(owner, known) };
+}
+
+/// Pages of a range in which something lies that is known, in order: where each run begins, and its end.
+fn pages_of(known: &[(usize, usize)], start: usize, end: usize) -> Vec<(usize, usize)> {
+    let page_of = |address: usize| address - address % PAGE;
+    let mut found: Vec<_> = known
+        .iter()
+        .map(|(at, size)| (*at, at.saturating_add((*size).max(1))))
+        .filter(|(at, until)| *at < end && start < *until)
+        .map(|(at, until)| (page_of(at).max(start), until.min(end).next_multiple_of(PAGE).min(end)))
+        .collect();
+    found.sort_unstable();
+    found.dedup_by(|next, before| {
+        let is_joined = next.0 <= before.1;
+        before.1 = if is_joined { before.1.max(next.1) } else { before.1 };
+        is_joined
+    });
+    found
+}
+
+fn place(address: usize) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(address)
 }
 
 /// Ranges that don't meet: where each begins, and its end; and whether it is of a file and no code.
@@ -95,22 +157,6 @@ impl Mappings {
         }
         if let Some(is_of_file) = copys.filter(|_| start < end) {
             self.0.insert(start, (end, is_of_file));
-        }
-    }
-
-    /// # Safety
-    /// As of [`unmap`].
-    unsafe fn unmap(&mut self, kept: &[usize]) {
-        for (start, (end, _)) in std::mem::take(&mut self.0) {
-            let place = ptr::with_exposed_provenance_mut::<c_void>(start);
-            if kept.iter().any(|address| (start..end).contains(address)) {
-                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-                // SAFETY: the copy's own, which nobody uses.
-                unsafe { libc::mmap(place, end - start, libc::PROT_NONE, flags, -1, 0) };
-            } else {
-                // SAFETY: as above.
-                unsafe { libc::munmap(place, end - start) };
-            }
         }
     }
 }
@@ -173,7 +219,7 @@ pub(super) fn leads<const OWNER: usize>() -> [Lead; 4] {
 
 #[cfg(test)]
 mod tests {
-    use super::{All, Mappings, PLACES};
+    use super::{All, Mappings, PAGE, pages_of, place};
     use std::collections::BTreeMap;
 
     fn ranges(of: &Mappings) -> Vec<(usize, usize)> {
@@ -200,7 +246,7 @@ mod tests {
 
     #[test]
     fn what_another_copy_maps_is_no_longer_the_one_befores() {
-        let mut all = All([const { Mappings(BTreeMap::new()) }; PLACES]);
+        let mut all = All::new();
         all.mapped(0, 0x10_000, 0x8000, true);
         all.mapped(1, 0x12_000, 0x1000, false);
         assert_eq!(all.files(0), [(0x10_000, 0x12_000), (0x13_000, 0x18_000)]);
@@ -209,5 +255,55 @@ mod tests {
         assert_eq!(ranges(&all.0[1]), [(0x12_000, 0x13_000)]);
         all.unmapped(0x10_000, 0x8000);
         assert!(all.0.iter().all(|of| ranges(of).is_empty()));
+    }
+    #[test]
+    fn pages_with_something_known_are_found_once_and_in_order() {
+        let known = [(0x3_010, 8), (0x1_ff8, 16), (0x3_800, 0), (0x6_fff, 1), (0x9_000, 0x100), (0x500, 0x10)];
+        assert_eq!(pages_of(&known, 0x1_000, 0x8_000), [(0x1_000, 0x4_000), (0x6_000, 0x7_000)]);
+        assert_eq!(pages_of(&known, 0x4_000, 0x6_000), []);
+        assert_eq!(pages_of(&[(0, usize::MAX)], 0x1_000, 0x2_000), [(0x1_000, 0x2_000)]);
+        assert_eq!(pages_of(&[(usize::MAX - 8, 100)], 0x1_000, 0x2_000), []);
+    }
+
+    /// What is mapped of these pages: whether the kernel lets somebody else have each.
+    fn are_free(start: usize, pages: usize) -> Vec<bool> {
+        (0..pages)
+            .map(|page| {
+                let (flags, at) = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, place(start + page * PAGE));
+                // SAFETY: maps nothing over anything.
+                let found = unsafe { libc::mmap(at, PAGE, libc::PROT_NONE, flags | libc::MAP_FIXED_NOREPLACE, -1, 0) };
+                // SAFETY: it was just mapped.
+                found != libc::MAP_FAILED && unsafe { libc::munmap(found, PAGE) } == 0 && found == at
+            })
+            .collect()
+    }
+
+    #[test]
+    fn pages_stay_reserved_as_long_as_the_program_knows_something_there() {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: new memory.
+        let start = unsafe { libc::mmap(place(0), 16 * PAGE, libc::PROT_NONE, flags, -1, 0) }.expose_provenance();
+        let (first, second) = (start, start + 8 * PAGE);
+        let mut all = All::new();
+        all.mapped(1, first, 8 * PAGE, false);
+        all.mapped(2, second, 8 * PAGE, false);
+        let known = [(first + 3 * PAGE + 8, 8), (second + 7 * PAGE, PAGE)];
+        // SAFETY: nobody uses it.
+        unsafe { all.give_back(1, &known) };
+        let only = |page: usize| (0..8).map(|at| at != page).collect::<Vec<_>>();
+        assert_eq!(are_free(first, 8), only(3));
+        assert_eq!(are_free(second, 8), vec![false; 8]);
+        // SAFETY: as above.
+        unsafe { all.give_back(2, &known[1..]) };
+        assert_eq!(are_free(first, 8), vec![true; 8], "nothing is known there any more");
+        assert_eq!(are_free(second, 8), only(7));
+        // Somebody else's from now on: not ours to unmap.
+        all.mapped(1, second + 7 * PAGE, PAGE, false);
+        // SAFETY: as above.
+        unsafe { all.give_back(3, &[]) };
+        assert_eq!(are_free(second, 8), only(7));
+        // SAFETY: as above.
+        unsafe { all.give_back(1, &[]) };
+        assert_eq!(are_free(second, 8), vec![true; 8]);
     }
 }

@@ -36,7 +36,7 @@ use std::{
 };
 
 pub(crate) use descriptors::{Opened, forget_opened, noted, of_the_spare, opened, opened_by_others};
-pub(crate) use mappings::{All, is_plain, is_unmapped};
+pub(crate) use mappings::{All, Known, is_plain, is_unmapped};
 pub(crate) use sockets::is_drivers_name;
 pub(crate) use threads::NotEnded;
 
@@ -218,16 +218,16 @@ impl Owner {
         keys::delete(self.0);
     }
 
-    /// Gives everything else back. Mappings in which one of the addresses `kept` lies stay reserved.
+    /// Gives everything else back. Pages in which something lies that is `known` stay reserved.
     ///
     /// # Safety
     /// The copy's threads have ended, and it is unloaded or nothing of it runs any more.
-    pub(crate) unsafe fn release(self, kept: &[usize]) {
+    pub(crate) unsafe fn release(self, known: &[(usize, usize)]) {
         let of = self.resources();
         locked(&of.descriptors).clear();
         sockets::forget(self.0);
         // SAFETY: by the contract nobody uses them.
-        unsafe { mappings::unmap(self.0, kept) };
+        unsafe { mappings::unmap(self.0, known) };
         if let Some(heap) = locked(&of.heap).take() {
             // SAFETY: as above.
             unsafe { heap.free() };
