@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use remps_gpu_code::{Contents, ELF, FAT, Gpus, fat};
+use remps_gpu_code::{Contents, ELF, FAT, Gpus, UNKNOWN_STACK, fat};
 
 #[derive(Default)]
 struct Sum {
@@ -14,6 +14,9 @@ struct Sum {
     fixed: u64,
     with_variables: u64,
     heaps: u64,
+    with_stack: u64,
+    without_a_bound: u64,
+    kernels: BTreeMap<String, u64>,
     most_variables: usize,
     most_bytes: u64,
     bytes: u64,
@@ -35,6 +38,12 @@ impl Sum {
         self.fixed += u64::from(contents.is_fixed());
         self.with_variables += u64::from(written > 0);
         self.heaps += u64::from(contents.has_heap);
+        let unbounded = contents.stacks.values().filter(|bytes| **bytes == UNKNOWN_STACK).count();
+        self.with_stack += (contents.stacks.len() - unbounded) as u64;
+        self.without_a_bound += unbounded as u64;
+        for (name, _) in contents.stacks.iter().filter(|(_, bytes)| **bytes == UNKNOWN_STACK) {
+            *self.kernels.entry(name.chars().take(60).collect()).or_default() += 1;
+        }
         self.most_variables = self.most_variables.max(written);
         self.most_bytes = self.most_bytes.max(contents.bytes);
         self.bytes += contents.bytes;
@@ -49,7 +58,7 @@ impl Sum {
     fn print(&self, name: &str) {
         println!(
             "{name}: {} images of {} MiB with {} parts; fixed {}, with variables {} (most {}, {} bytes; {} bytes in all), \
-             with the heap {}, longest look {:?}, not read {:?}",
+             with the heap {}, kernels with stack {}, with any {}, longest look {:?}, not read {:?}",
             self.images,
             self.read >> 20,
             self.parts,
@@ -59,6 +68,8 @@ impl Sum {
             self.most_bytes,
             self.bytes,
             self.heaps,
+            self.with_stack,
+            self.without_a_bound,
             self.longest,
             self.unread
         );
@@ -105,6 +116,9 @@ fn main() {
         }
     }
     all.print("all");
+    let mut kernels: Vec<_> = all.kernels.iter().collect();
+    kernels.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    kernels.iter().take(25).for_each(|(name, count)| println!("  any stack: {count} {name}"));
     let mut names: Vec<_> = all.names.into_iter().collect();
     names.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     names.iter().take(25).for_each(|(name, count)| println!("  {count} {name}"));

@@ -11,6 +11,13 @@
 //!
 //! A variable has a symbol of type `OBJECT`, or of none in older code; bit 2 of its `st_other` says that it is managed. `ptxas` puts the addresses
 //! of all of them into `.nv.constant4`, used or not, so nothing here says which kernel writes which.
+//!
+//! Sections `.nv.info…` have records: how it is laid out, what it says, and two bytes that are its value, or the length of
+//! one that follows. [`MIN_STACK_SIZE`] has a symbol's number and the bytes of stack that a kernel needs with all that it
+//! calls, or [`UNKNOWN_STACK`](crate::UNKNOWN_STACK) where it is recursive, allocates on its stack or calls by an address
+//! that `ptxas` cannot follow (seen with `ptxas` 12.1 and 13.5).
+
+use std::collections::BTreeMap;
 
 use object::LittleEndian;
 use object::elf::{
@@ -18,7 +25,7 @@ use object::elf::{
 };
 use object::read::elf::{FileHeader as _, SectionHeader as _, Sym as _};
 
-use crate::{Contents, Place, is_heap, is_message};
+use crate::{Contents, Place, UNKNOWN_STACK, is_heap, is_message};
 
 /// `e_machine` of compiled GPU code.
 const EM_CUDA: u16 = 190;
@@ -30,6 +37,13 @@ const INITIALISED: &str = ".nv.global.init";
 const CONSTANTS: &str = ".nv.constant3";
 /// Beginnings of the names of writable sections in which nothing stays when a kernel has ended, or nothing is written.
 const PASSING: [&str; 4] = [".nv.shared", ".nv.local", ".nv.merc", ".nv.capmerc"];
+/// In `st_other`: a kernel.
+const STO_ENTRY: u8 = 0x10;
+/// Where kernels' numbers are.
+const INFORMATION: &str = ".nv.info";
+/// A record's layout with a value behind it, whose length it has, and one record of such.
+const WITH_VALUE: u8 = 4;
+const MIN_STACK_SIZE: u8 = 0x12;
 /// Most bytes between two variables: no alignment is larger.
 const WIDEST_GAP: u64 = 4096;
 
@@ -92,6 +106,12 @@ fn read(image: &[u8]) -> object::read::Result<Contents> {
             _ => None,
         });
     }
+    let mut stacks = BTreeMap::new();
+    for section in sections.iter() {
+        if sections.section_name(endian, section)?.starts_with(INFORMATION.as_bytes()) {
+            note_stacks(section.data(endian, image)?, &mut stacks);
+        }
+    }
     let symbols = sections.symbols(endian, image, SHT_SYMTAB)?;
     for (index, symbol) in symbols.enumerate() {
         let name = std::str::from_utf8(symbols.symbol_name(endian, symbol)?);
@@ -99,6 +119,13 @@ fn read(image: &[u8]) -> object::read::Result<Contents> {
         if symbol.st_shndx(endian) == SHN_UNDEF {
             contents.has_heap |= kind == STT_FUNC && name.is_ok_and(is_heap);
             continue;
+        }
+        if kind == STT_FUNC && symbol.st_other().0 & STO_ENTRY != 0 {
+            let needed = u32::try_from(index.0).ok().and_then(|index| stacks.get(&index)).copied();
+            match name {
+                Ok(name) => contents.needs(name, needed.unwrap_or(UNKNOWN_STACK)),
+                Err(_) => drop(contents.unread.insert("a kernel without a name".to_owned())),
+            }
         }
         let Some(at) = symbols.symbol_section(endian, symbol, index)? else { continue };
         let Some(Some(section)) = found.get_mut(at.0) else { continue };
@@ -130,10 +157,27 @@ fn read(image: &[u8]) -> object::read::Result<Contents> {
     Ok(contents)
 }
 
+/// Notes the stack that kernels need, by the numbers of their symbols. What cannot be read says nothing.
+fn note_stacks(mut records: &[u8], stacks: &mut BTreeMap<u32, u32>) {
+    let word = |bytes: &[u8], at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    while let [layout, what, low, high, rest @ ..] = records {
+        let length = if *layout == WITH_VALUE { usize::from(u16::from_le_bytes([*low, *high])) } else { 0 };
+        let Some((value, behind)) = rest.split_at_checked(length) else { return };
+        if *what == MIN_STACK_SIZE
+            && let (Some(symbol), Some(bytes)) = (word(value, 0), word(value, 4))
+        {
+            let known = stacks.entry(symbol).or_default();
+            *known = bytes.max(*known);
+        }
+        records = behind;
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::{MIN_STACK_SIZE, STO_ENTRY, WITH_VALUE, note_stacks};
     use crate::made::{BITS, FUNCTION, GLOBAL, LOCAL, NO_BITS, Section, Symbol, WRITABLE, cubin};
-    use crate::{Contents, Gpus, Place};
+    use crate::{Contents, Gpus, Place, UNKNOWN_STACK};
 
     fn contents(sections: &[Section<'_>], symbols: &[Symbol<'_>]) -> Contents {
         Contents::of(&cubin(sections, symbols), &Gpus::default())
@@ -196,6 +240,38 @@ mod tests {
         let heap = contents(&[(".text.k", BITS, 6, 128)], &[("malloc", FUNCTION, 0, 0, 0, 0)]);
         assert!(heap.has_heap && !heap.is_fixed());
         assert!(contents(&[(".text.malloc", BITS, 6, 8)], &[("malloc", FUNCTION, 0, 1, 0, 8)]).is_fixed(), "its own");
+    }
+
+    #[test]
+    fn kernels_say_how_much_stack_they_need() {
+        let record = |layout: u8, what: u8, value: &[u8]| {
+            let length = if layout == WITH_VALUE { u16::try_from(value.len()).unwrap() } else { 7 };
+            [&[layout, what][..], &length.to_le_bytes(), value].concat()
+        };
+        let stack = |symbol: u32, bytes: u32| {
+            record(WITH_VALUE, MIN_STACK_SIZE, &[symbol.to_le_bytes(), bytes.to_le_bytes()].concat())
+        };
+        // The symbols' numbers begin with 1.
+        let records =
+            [stack(1, 0), record(3, 0x50, &[]), stack(2, 4096), stack(3, UNKNOWN_STACK), stack(5, 64)].concat();
+        let mut stacks = std::collections::BTreeMap::new();
+        note_stacks(&records, &mut stacks);
+        assert_eq!(stacks, [(1, 0), (2, 4096), (3, UNKNOWN_STACK), (5, 64)].into());
+        for length in 0..records.len() {
+            // One that is cut off ends it.
+            let mut cut = std::collections::BTreeMap::new();
+            note_stacks(&records[..length], &mut cut);
+            assert!(cut.iter().all(|(symbol, bytes)| stacks.get(symbol) == Some(bytes)));
+        }
+    }
+
+    #[test]
+    fn a_kernel_of_which_nothing_is_said_may_need_any() {
+        let entry = |name| (name, FUNCTION, STO_ENTRY, 1, 0, 128);
+        let found = contents(&[(".text.k", BITS, 6, 128)], &[entry("k"), ("f", FUNCTION, 0, 1, 0, 8)]);
+        assert_eq!(found.stacks, [("k".to_owned(), UNKNOWN_STACK)].into());
+        assert_eq!((found.stack("k"), found.stack("f")), (UNKNOWN_STACK, 0));
+        assert_eq!(Contents::unread("why").stack("k"), UNKNOWN_STACK);
     }
 
     #[test]

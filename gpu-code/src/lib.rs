@@ -33,6 +33,9 @@ const HEAP: &str = "alloc";
 /// What compilers call the texts that they make for messages: nobody writes there.
 const MESSAGES: [&str; 5] = ["$str", "_$_str", "__unnamed_", "assert", "printfFormat"];
 
+/// What a kernel needs of stack of which no compiler says how much it is.
+pub const UNKNOWN_STACK: u32 = u32::MAX;
+
 /// Who may write a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
@@ -53,6 +56,8 @@ pub struct Contents {
     pub bytes: u64,
     /// Whether kernels allocate from the device's heap.
     pub has_heap: bool,
+    /// Kernels that need stack, by name: bytes for a thread, with all that they call, or [`UNKNOWN_STACK`].
+    pub stacks: BTreeMap<String, u32>,
     /// What could not be looked into, each by a name that says why.
     pub unread: BTreeSet<String>,
 }
@@ -82,11 +87,20 @@ impl Contents {
         self.unread.is_empty() && !self.has_heap && self.written().next().is_none()
     }
 
+    /// Bytes of stack that a thread of this kernel needs, or [`UNKNOWN_STACK`].
+    #[must_use]
+    pub fn stack(&self, kernel: &str) -> u32 {
+        let known = self.stacks.get(kernel).copied().unwrap_or_default();
+        if self.unread.is_empty() { known } else { UNKNOWN_STACK }
+    }
+
     /// Whether all of it is also among another one's.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
         let is_known = |(name, place): (&String, &Place)| other.variables.get(name).is_some_and(|of| of >= place);
+        let is_enough = |(name, bytes): (&String, &u32)| other.stack(name) >= *bytes;
         self.variables.iter().all(is_known)
+            && self.stacks.iter().all(is_enough)
             && self.bytes <= other.bytes
             && self.has_heap <= other.has_heap
             && self.unread.is_subset(&other.unread)
@@ -106,7 +120,18 @@ impl Contents {
         }
         self.bytes = self.bytes.max(other.bytes);
         self.has_heap |= other.has_heap;
+        for (name, bytes) in other.stacks {
+            self.needs(&name, bytes);
+        }
         self.unread.extend(other.unread);
+    }
+
+    /// A kernel needs so much stack.
+    fn needs(&mut self, name: &str, bytes: u32) {
+        if bytes > 0 {
+            let known = self.stacks.entry(name.to_owned()).or_default();
+            *known = bytes.max(*known);
+        }
     }
 
     fn add(&mut self, name: &str, place: Place, bytes: u64) {

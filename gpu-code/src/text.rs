@@ -1,9 +1,11 @@
-//! PTX: declarations of variables.
+//! PTX: declarations of variables, and calls.
 //!
 //! A variable stands outside of functions or inside of one, where it is none of a call's: `ptxas` makes of
 //! `.global .u32 inner;` in an entry a variable `$__inner__10` of the module, whose name nobody knows before.
 
-use crate::{Contents, Place, is_heap, is_message};
+use std::collections::BTreeSet;
+
+use crate::{Contents, Place, UNKNOWN_STACK, is_heap, is_message};
 
 /// State spaces of variables.
 const SPACES: [&str; 2] = [".global", ".const"];
@@ -14,10 +16,14 @@ pub(crate) fn contents(text: &str) -> Contents {
     let mut contents = Contents::default();
     let mut depth = 0_usize;
     let mut statement = String::new();
+    let mut calls = Calls::default();
     for character in text.chars() {
         match character {
             // An initialiser's braces belong to the statement.
             '{' if !statement.contains('=') => {
+                if depth == 0 {
+                    calls.begins(&statement);
+                }
                 depth += 1;
                 statement.clear();
             }
@@ -27,6 +33,7 @@ pub(crate) fn contents(text: &str) -> Contents {
             }
             ';' => {
                 declared(&statement, depth > 0, &mut contents);
+                calls.note(&statement, depth > 0);
                 statement.clear();
             }
             _ => statement.push(character),
@@ -37,7 +44,84 @@ pub(crate) fn contents(text: &str) -> Contents {
     if depth > 0 || SPACES.iter().any(|space| statement.contains(space)) {
         contents.unread.insert("a text that is cut off".to_owned());
     }
+    for kernel in calls.without_a_bound() {
+        contents.needs(kernel, UNKNOWN_STACK);
+    }
     contents
+}
+
+/// What kernels and functions call. A kernel's stack has a bound if it calls functions by name which call nothing, and
+/// allocates nothing there: the driver's compiler adds up the rest.
+#[derive(Debug, Default)]
+struct Calls {
+    kernels: Vec<String>,
+    functions: BTreeSet<String>,
+    /// The kernel that the text is in; `None` for a function.
+    kernel: Option<String>,
+    unbounded: BTreeSet<String>,
+    /// A function may call itself, or somebody whom nobody knows.
+    are_all_unbounded: bool,
+}
+
+impl Calls {
+    /// A body begins after this.
+    fn begins(&mut self, head: &str) {
+        self.kernel = name_behind(head, ".entry");
+        self.kernels.extend(self.kernel.clone());
+        self.functions.extend(name_behind(head, ".func"));
+    }
+
+    fn note(&mut self, statement: &str, is_inside: bool) {
+        if !is_inside {
+            self.functions.extend(name_behind(statement, ".func"));
+            return;
+        }
+        let is = |word: &str, what: &str| word == what || word.strip_prefix(what).is_some_and(|of| of.starts_with('.'));
+        let mut words = statement.split(|of: char| of.is_whitespace() || ":,()".contains(of));
+        let has_a_bound = match words.find(|word| ["call", "alloca", "stackrestore"].iter().any(|of| is(word, of))) {
+            None => return,
+            Some(word) => is(word, "call") && self.kernel.is_some() && self.is_known(statement),
+        };
+        match &self.kernel {
+            _ if has_a_bound => {}
+            Some(kernel) => drop(self.unbounded.insert(kernel.clone())),
+            None => self.are_all_unbounded = true,
+        }
+    }
+
+    /// Whether this call is one of a function that was declared, which it has outside of parentheses.
+    fn is_known(&self, call: &str) -> bool {
+        let mut depth = 0_usize;
+        let outside: String = call
+            .chars()
+            .map(|of| {
+                depth += usize::from(of == '(');
+                let is_outside = depth == 0;
+                depth = depth.saturating_sub(usize::from(of == ')'));
+                if is_outside { of } else { ' ' }
+            })
+            .collect();
+        let mut names =
+            outside.split([',', ' ', '\t', '\n', '\r']).skip_while(|word| !word.starts_with("call")).skip(1);
+        names.find(|word| !word.is_empty()).is_some_and(|name| self.functions.contains(name))
+    }
+
+    fn without_a_bound(&self) -> impl Iterator<Item = &str> {
+        let is_one = |kernel: &&String| self.are_all_unbounded || self.unbounded.contains(*kernel);
+        self.kernels.iter().filter(is_one).map(String::as_str)
+    }
+}
+
+/// The name of what is declared by this word, behind what it returns.
+fn name_behind(head: &str, word: &str) -> Option<String> {
+    let (_, behind) = head.split_once(word).filter(|(_, behind)| behind.starts_with([' ', '\t', '\n', '\r', '(']))?;
+    let mut behind = behind.trim_start();
+    while let Some(rest) = behind.strip_prefix('(') {
+        behind = rest.split_once(')')?.1.trim_start();
+    }
+    // Directives may stand before it.
+    let mut words = behind.split(|of: char| of.is_whitespace() || "({;".contains(of));
+    words.find(|word| !word.is_empty() && !word.starts_with('.')).map(str::to_owned)
 }
 
 /// A text without comments and without what is quoted.
@@ -111,7 +195,7 @@ fn declared(statement: &str, is_inside: bool, contents: &mut Contents) {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Contents, Gpus, Place};
+    use crate::{Contents, Gpus, Place, UNKNOWN_STACK};
 
     fn contents(text: &str) -> Contents {
         Contents::of(format!(".version 8.0\n.target sm_80\n{text}\0").as_bytes(), &Gpus::default())
@@ -155,6 +239,37 @@ mod tests {
         let constant = contents(".visible .const .align 4 .u32 scale[4] = {1, 2};");
         assert!(constant.is_fixed() && constant.variables.contains_key("scale"));
         assert!(contents(".extern .func (.param .b64 r) malloc (.param .b64 a);").has_heap);
+    }
+
+    #[test]
+    fn stack_has_a_bound_where_calls_are_known_and_call_nothing() {
+        let f = ".func (.param .b32 o) f(.param .b32 i) { .reg .b32 %r<4>; st.param.b32 [o], %r1; ret; }";
+        for (text, kernels) in [
+            (".visible .entry k(.param .u64 p) { .local .b8 a[64]; ret; }".to_owned(), &[][..]),
+            (format!("{f} .entry k() {{ {{ .param .b32 x; call.uni (x), f, (x); }} ret; }}"), &[]),
+            (format!("{f} .entry k() {{ @%p call (x), f, (x); L: call f; ret; }}"), &[]),
+            (
+                ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n\
+                 .entry k() { call.uni \n(r), \nvprintf, \n(a, b); ret; }"
+                    .to_owned(),
+                &[],
+            ),
+            (
+                ".extern .func __assertfail(.param .b64 a) .noreturn;.entry k() { call.uni __assertfail, (a); }".into(),
+                &[],
+            ),
+            (format!("{f} .entry k() {{ call (x), %rd1, (x), proto; ret; }} .entry l() {{ ret; }}"), &["k"]),
+            (format!("{f} .entry k() {{ call (x), f_table, (x), proto; ret; }}"), &["k"]),
+            (".entry k() { alloca.u64 %rd1, %rd2, 8; ret; }".to_owned(), &["k"]),
+            (".func g() { call g; ret; } .entry k() { ret; } .visible .entry l() { ret; }".to_owned(), &["k", "l"]),
+            (format!("{f} .func g() {{ call (x), f, (x); ret; }} .entry k() {{ ret; }}"), &["k"]),
+            (".entry k() { bra callee; callee: ret; }".to_owned(), &[]),
+        ] {
+            let found = contents(&text);
+            assert!(found.unread.is_empty(), "{text}: {found:?}");
+            assert!(found.stacks.values().all(|bytes| *bytes == UNKNOWN_STACK), "{text}");
+            assert_eq!(found.stacks.keys().collect::<Vec<_>>(), kernels, "{text}");
+        }
     }
 
     #[test]
