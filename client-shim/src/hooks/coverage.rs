@@ -60,6 +60,7 @@ fn fate(reason: Option<&str>, logic: &str) -> Option<Fate> {
         "kept::memory::pointers",
         "kept::memory::pools::attribute",
         "kept::memory::pools::told",
+        "kept::code::stacks::told",
         "kept::graphs::listed",
         "kept::graphs::named",
         "kept::graphs::depend",

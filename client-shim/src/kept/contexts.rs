@@ -3,7 +3,7 @@
 
 use super::{
     account,
-    code::reading,
+    code::{reading, stacks},
     graphs::graphs,
     memory::{
         memory,
@@ -86,6 +86,7 @@ fn end(context: CUcontext) -> Result<(), Bypass> {
         Pages::new(memory.start, memory.size).unmap();
     }
     let _nothing = graphs(|graphs| graphs.forget_context(context.0));
+    stacks::is_gone(context.0);
     progress::ended_context(names::name_of(context.0));
     objects(|objects| objects.contexts.forget(context.0))?;
     memory(|memory| memory.slabs.remove_context(context.0))?.into_iter().for_each(Region::destroy);

@@ -6,6 +6,7 @@ use std::ffi::{c_int, c_uint};
 
 use super::{
     account::{self, Reason},
+    code::stacks,
     graphs,
     objects::{
         change_captures,
@@ -46,6 +47,7 @@ pub(crate) fn event(event: CUevent, flags: c_uint) -> Result<(), Bypass> {
 
 /// After `cuCtxSetLimit`.
 pub(crate) fn limit(limit: CUlimit, value: usize) -> Result<(), Bypass> {
+    stacks::is_set(limit);
     let context = context()?;
     recipes(|recipes| recipes.set(context, Setting::Limit(limit), value.key()))
 }

@@ -65,6 +65,7 @@ use crate::{
     daemon::news,
     kept::{
         self,
+        code::stacks,
         work::{doubt, progress},
     },
     process::{failpoint::reached, log, settings},
@@ -257,6 +258,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
         Some(Switched { renamed, fresh, former }) => (renamed, fresh, Cut::default(), Some(former)),
         None => {
             let Exchanged { renamed, fresh, cut } = exchange(&memory, &objects, &mut clock, &mut recovery)?;
+            stacks::are_small(Vec::new());
             (renamed, fresh, cut, None)
         }
     };

@@ -5,6 +5,7 @@
 //! | `spin`, `long` | `u64` nanoseconds | keeps the GPU busy for that long |
 //! | `endless` | | never ends |
 //! | `increment` | `u64` address, `u32` count | adds one to each of so many words |
+//! | `deep` | `u64` address, `u32` count | adds 28 to each word, with 1,024 bytes of stack: a memory fault (700) where its context has less |
 //! | `mix` | `u64` to, `u64` from, `u32` count, `u32` key | five times the word there, and one of the source's, and the key |
 //! | `hold` | `u64` address of a word | busy until the host has written there |
 //! | `neighbour` | `u64` address of two words | ends at once; what the host writes there later is the error by which the GPU's contexts die, as by a neighbour's fault, which the second word answers |
@@ -26,6 +27,10 @@ use std::time::Duration;
 
 /// Bytes of the words that the kernels work on.
 const WORD: usize = 4;
+/// `CU_LIMIT_STACK_SIZE`; what `deep` needs, and what it adds.
+const STACK_SIZE: usize = 0;
+const DEEP_STACK: usize = 1024;
+const DEEP_SUM: u32 = 28;
 /// How long a kernel that waits for a word lets others run before it looks again.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(30);
 const LONGEST_BETWEEN_LOOKS: Duration = Duration::from_micros(500);
@@ -39,6 +44,8 @@ pub(crate) enum Kernel {
     Busy(Option<Duration>),
     /// Adds one to each of so many words.
     Increment(usize, usize),
+    /// Adds 28 to each of so many words, with much stack.
+    Deep(usize, usize),
     /// Works on words at the first address with those at the second one, and a key.
     Mix(usize, usize, usize, u32),
     /// Busy until there is something in a word.
@@ -62,6 +69,7 @@ impl Kernel {
             ("spin" | "long", &[nanoseconds]) => Self::Busy(Some(Duration::from_nanos(nanoseconds))),
             ("endless", []) => Self::Busy(None),
             ("increment", &[start, count]) => Self::Increment(address(start)?, address(count)?),
+            ("deep", &[start, count]) => Self::Deep(address(start)?, address(count)?),
             ("mix", &[to, from, count, key]) => {
                 let key = u32::try_from(key).map_err(|_| Code::INVALID_VALUE)?;
                 Self::Mix(address(to)?, address(from)?, address(count)?, key)
@@ -81,8 +89,20 @@ impl Kernel {
 
     /// Whether there is a host function of this name.
     pub(crate) fn exists(name: &str) -> bool {
-        const NAMES: [&str; 11] =
-            ["spin", "long", "endless", "increment", "mix", "hold", "neighbour", "oob", "misaligned", "trap", "assert"];
+        const NAMES: [&str; 12] = [
+            "spin",
+            "long",
+            "endless",
+            "increment",
+            "deep",
+            "mix",
+            "hold",
+            "neighbour",
+            "oob",
+            "misaligned",
+            "trap",
+            "assert",
+        ];
         NAMES.contains(&name)
     }
 
@@ -91,9 +111,12 @@ impl Kernel {
         let time = match self {
             Self::Busy(time) => time,
             Self::Hold(_) => None,
-            Self::Increment(..) | Self::Mix(..) | Self::Neighbour(_) | Self::Write(_) | Self::Fault(_) => {
-                Some(Duration::ZERO)
-            }
+            Self::Increment(..)
+            | Self::Deep(..)
+            | Self::Mix(..)
+            | Self::Neighbour(_)
+            | Self::Write(_)
+            | Self::Fault(_) => Some(Duration::ZERO),
         };
         let running = driver.start_kernel(time);
         let _at_gate = AtGate::pass(driver);
@@ -121,6 +144,18 @@ impl Kernel {
                         Ok(())
                     }
                     Some(address) => Err((FaultKind::OUT_OF_BOUNDS, Some(WildAccess { address, is_write: false }))),
+                }
+            }
+            Self::Deep(address, count) => {
+                let tables = context.at_work(driver)?;
+                let stack = tables.context_limits.get(&(context.handle, STACK_SIZE)).copied();
+                if stack.is_some_and(|bytes| bytes < DEEP_STACK)
+                    || !tables.ranges.is_accessible(address, count.saturating_mul(WORD))
+                {
+                    Err((FaultKind::OUT_OF_BOUNDS, Some(WildAccess { address, is_write: true })))
+                } else {
+                    (0..DEEP_SUM).for_each(|_| tables.ranges.increment(address, count));
+                    Ok(())
                 }
             }
             Self::Increment(address, count) => {

@@ -13,7 +13,7 @@ use integration::sim::{Sim, error_of, find_event};
 use integration::under_test::{Subject, once};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::process::Command;
 
 /// What the library says when a copy is ready.
@@ -166,6 +166,34 @@ fn a_switch_to_a_level_copy_makes_as_many_calls_whatever_the_program_has() {
         }
         assert_eq!(of(&few, "calls"), of(&many, "calls"), "{few}, {many}");
         assert!(of(&few, "calls") < 10, "{few}");
+    });
+}
+
+/// A scene that is played while a copy stands and is level, until it is recovered; its line.
+fn scene(subject: &Subject, name: &str) -> Value {
+    let benches = [Sim::started(subject, &[]), Sim::started(subject, &[])];
+    let program = Process::start(&mut probe(&benches[0], &benches[1], &["--scene", name]));
+    benches[0].wait_event(&program, "pending");
+    has_a_spare(&benches[0], &program);
+    wait(&benches[0], "a level copy", || program.errors().rfind(IS_LEVEL) > program.errors().rfind(STANDS));
+    assert_eq!(error_of(&benches[0].run("mps-aggressor", &["oob"])), Some(700), "{subject}");
+    let finished = program.finish(LIMIT).expect("it ends");
+    assert_eq!(error_of(&finished), None, "{subject}: {name}: {finished:?}");
+    let line = find_event(&finished.stdout_text(), "scene").expect("its line");
+    assert_eq!(line["recovery"]["way"], BY_THE_SPARE, "{subject}: {name}: {finished:?}");
+    line["heard"].clone()
+}
+
+#[test]
+fn a_spare_copy_has_the_stacks_that_kernels_need_and_the_program_is_told_its_own_limit() {
+    once(|subject| {
+        let of = |name| {
+            let heard = scene(subject, name);
+            (heard["limits"].clone(), heard["word"].as_u64())
+        };
+        assert_eq!(of("deep-kernel-later"), (json!([1024, 1024, 1024]), Some(28)), "{subject}");
+        assert_eq!(of("deep-kernel-before"), (json!([1024, 1024, 1024]), Some(28)), "{subject}");
+        assert_eq!(of("stack-limit"), (json!([2048, 2048, 4096]), Some(28)), "{subject}");
     });
 }
 

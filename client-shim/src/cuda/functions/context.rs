@@ -24,7 +24,7 @@ macro_rules! context {
                 fn cuCtxGetExecAffinity(exec_affinity: *mut CUexecAffinityParam, type_: CUexecAffinityType);
                 fn cuCtxGetFlags(flags: *mut c_uint);
                 fn cuCtxGetId(ctx: CUcontext, ctx_id: *mut c_ulonglong);
-                fn cuCtxGetLimit(pvalue: *mut usize, limit: CUlimit);
+                fn cuCtxGetLimit(pvalue: *mut usize, limit: CUlimit) then kept::code::stacks::told(pvalue, limit);
                 fn cuCtxGetSharedMemConfig(config: *mut CUsharedconfig);
                 fn cuCtxGetStreamPriorityRange(least_priority: *mut c_int, greatest_priority: *mut c_int);
                 fn cuCtxPopCurrent_v2(pctx: *mut CUcontext) then cuda::threads::pop();

@@ -12,7 +12,7 @@ macro_rules! library {
                 ) => kept::code::libraries::variable;
                 fn cuLibraryGetKernel(
                     kernel: *mut CUkernel, library: CUlibrary, name: *const c_char,
-                ) then kept::code::libraries::kernel(written!(kernel), library, name);
+                ) => kept::code::libraries::kernel;
                 fn cuLibraryGetKernelCount(count: *mut c_uint, lib: CUlibrary);
                 fn cuLibraryGetManaged(
                     dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char,

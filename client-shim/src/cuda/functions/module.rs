@@ -23,7 +23,7 @@ macro_rules! module {
                     then kept::code::enumerated::functions(name!(), functions, num_functions, mod_);
                 fn cuModuleGetFunction(
                     hfunc: *mut CUfunction, hmod: CUmodule, name: *const c_char,
-                ) then kept::code::modules::function(written!(hfunc), hmod, name);
+                ) => kept::code::modules::function;
                 fn cuModuleGetFunctionCount(count: *mut c_uint, mod_: CUmodule);
                 fn cuModuleGetGlobal_v2(
                     dptr: *mut CUdeviceptr, bytes: *mut usize, hmod: CUmodule, name: *const c_char,

@@ -7,6 +7,7 @@ use std::{
     ptr,
 };
 
+use super::stacks;
 use crate::cuda::{
     call::Bypass,
     names,
@@ -71,6 +72,8 @@ pub(crate) fn has_function(module: u64, word: u64) -> Result<bool, Bypass> {
     let has_name = driver!(kernel::cuFuncGetName(&raw mut name, CUfunction(word))).is_success();
     let Some(name) = told(has_name, name) else { return Ok(false) };
     recipes(|recipes| recipes.keep_first(word, || Recipe::Function { module, name }))?;
+    // Where there is no room that is said.
+    let _has_room = stacks::suffice(word);
     Ok(true)
 }
 
@@ -95,6 +98,12 @@ fn each(
             match recipe(handle) {
                 Some(recipe) => recipes(|recipes| recipes.keep_first(handle, || recipe))?,
                 None => account::made(function, Reason::Nameless, handle.key()),
+            }
+            if stacks::suffice(handle).is_err() {
+                // It would fault: so the program has none.
+                // SAFETY: as above.
+                unsafe { place.write_unaligned(0) };
+                continue;
             }
         }
         if index > 0 {

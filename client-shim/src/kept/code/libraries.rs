@@ -3,10 +3,10 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use super::modules::{found, jit_options, loaded};
+use super::modules::{found, got, jit_options, loaded};
 use crate::cuda::{
     call::{Bypass, Driver},
-    functions::library::cuLibraryGetGlobal,
+    functions::library::{cuLibraryGetGlobal, cuLibraryGetKernel},
     result::CUresult,
     types::{
         CUdevice, CUdeviceptr, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUkernel, CUlibrary,
@@ -42,12 +42,20 @@ fn are_kept(count: c_uint, options: *const CUlibraryOption) -> bool {
     (0..usize::try_from(count).unwrap_or(0)).all(|at| unsafe { options.wrapping_add(at).read() } == IS_PRESERVED)
 }
 
-/// After `cuLibraryGetKernel`.
-pub(crate) fn kernel(kernel: CUkernel, library: CUlibrary, name: *const c_char) -> Result<(), Bypass> {
-    // SAFETY: the driver has just looked for this name.
-    let name = unsafe { CStr::from_ptr(name) }.to_owned();
-    recipes(|recipes| recipes.keep_first(kernel.0, || Recipe::Kernel { library: library.0, name }))?;
-    Ok(())
+/// Logic of `cuLibraryGetKernel`.
+pub(crate) fn kernel(
+    driver: &mut Driver<cuLibraryGetKernel::Signature>,
+    kernel: *mut CUkernel,
+    library: CUlibrary,
+    name: *const c_char,
+) -> Result<CUresult, Bypass> {
+    got(driver.pass(), || {
+        // SAFETY: the driver has just written there.
+        let handle = unsafe { kernel.read() }.0;
+        // SAFETY: it has looked for this name.
+        let name = unsafe { CStr::from_ptr(name) }.to_owned();
+        (handle, Recipe::Kernel { library: library.0, name })
+    })
 }
 
 /// After `cuLibraryGetModule`.

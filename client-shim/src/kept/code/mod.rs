@@ -6,6 +6,7 @@ mod image;
 pub(crate) mod libraries;
 pub(crate) mod modules;
 pub(crate) mod reading;
+pub(crate) mod stacks;
 pub(crate) mod variables;
 
 pub(crate) use super::objects::still;

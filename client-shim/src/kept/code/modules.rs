@@ -5,10 +5,10 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use super::{image, variables};
+use super::{image, stacks, variables};
 use crate::cuda::{
     call::{Bypass, Driver},
-    functions::module::cuModuleGetGlobal_v2,
+    functions::module::{cuModuleGetFunction, cuModuleGetGlobal_v2},
     result::CUresult,
     types::{CUdeviceptr, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUmodule, Key as _},
 };
@@ -105,12 +105,30 @@ pub(crate) fn module_with_options(
     loaded("cuModuleLoadDataEx", module.0, copied(image), jit_options(count, options, values), recipe)
 }
 
-/// After `cuModuleGetFunction`.
-pub(crate) fn function(function: CUfunction, module: CUmodule, name: *const c_char) -> Result<(), Bypass> {
-    // SAFETY: the driver has just looked for this name.
-    let name = unsafe { CStr::from_ptr(name) }.to_owned();
-    recipes(|recipes| recipes.keep_first(function.0, || Recipe::Function { module: module.0, name }))?;
-    Ok(())
+/// Logic of `cuModuleGetFunction`.
+pub(crate) fn function(
+    driver: &mut Driver<cuModuleGetFunction::Signature>,
+    function: *mut CUfunction,
+    module: CUmodule,
+    name: *const c_char,
+) -> Result<CUresult, Bypass> {
+    got(driver.pass(), || {
+        // SAFETY: the driver has just written there.
+        let handle = unsafe { function.read() }.0;
+        // SAFETY: it has looked for this name.
+        let name = unsafe { CStr::from_ptr(name) }.to_owned();
+        (handle, Recipe::Function { module: module.0, name })
+    })
+}
+
+/// Keeps the recipe of a kernel that was looked for; what the program is told.
+pub(super) fn got(answer: CUresult, found: impl FnOnce() -> (usize, Recipe)) -> Result<CUresult, Bypass> {
+    if answer.is_success() {
+        let (handle, recipe) = found();
+        recipes(|recipes| recipes.keep_first(handle, || recipe))?;
+        return Ok(stacks::suffice(handle).err().unwrap_or(answer));
+    }
+    Ok(answer)
 }
 
 /// Logic of `cuModuleGetGlobal`.

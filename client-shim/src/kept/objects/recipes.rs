@@ -8,12 +8,13 @@ mod order;
 mod recipe;
 
 pub(crate) use by_address::{HostMemory, MOST_WRITTEN};
-pub(crate) use recipe::{Image, JitOption, KINDS, Recipe, Setting};
+pub(crate) use recipe::{Image, JitOption, KINDS, Recipe, Setting, code_of};
 
 use super::{still::Still, written::Written};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::CString,
     ops::Range,
 };
 
@@ -160,6 +161,12 @@ impl Recipes {
     /// What an object is, by its handle.
     pub(crate) fn kind_of(&self, handle: usize) -> Option<&'static str> {
         self.by_handle.get(&handle).filter(|kept| !kept.recipe.has_address()).map(|kept| KINDS[kept.recipe.kind()])
+    }
+
+    /// The image and the name of a kernel, by its handle.
+    pub(crate) fn code_of(&self, kernel: usize) -> Option<(Image, CString)> {
+        let recipe_of = |handle: usize| self.by_handle.get(&handle).map(|kept| &kept.recipe);
+        code_of(recipe_of(kernel)?, recipe_of).map(|(image, name)| (image.clone(), name.to_owned()))
     }
 
     /// Whether an object's recipe is kept.

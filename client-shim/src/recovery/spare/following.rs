@@ -16,7 +16,7 @@ use super::super::{
 };
 use super::{
     contents::Variables,
-    settled::{Numbers, STACK_SIZE, Settings, Settled},
+    settled::{Numbers, Settings, Settled},
 };
 use crate::{
     cuda::{
@@ -26,6 +26,7 @@ use crate::{
         },
     },
     kept::{
+        code::stacks::STACK_SIZE,
         memory::{
             arena,
             own::{Id, survey::OwnMapping},

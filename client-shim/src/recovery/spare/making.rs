@@ -19,8 +19,9 @@ use super::{
     },
     following::Made,
     is_stopped,
-    settled::STACK_SIZE,
 };
+use remps_gpu_code::UNKNOWN_STACK;
+
 use crate::{
     cuda::{
         belongings::Belongings,
@@ -31,14 +32,15 @@ use crate::{
         types::{CUcontext, CUdevice},
     },
     daemon::spare::Grant,
+    kept::code::stacks,
     process::{failpoint::reached, settings},
 };
 
 /// How long its server may not be ready, and the time between two questions.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
-/// What a copy has of `CU_LIMIT_STACK_SIZE` that runs nothing: its context takes 257 MiB of the GPU and not 517
-/// (measured with 580.159.04 on an H200).
+/// What a copy has of `CU_LIMIT_STACK_SIZE` at first, and as long as the program has no kernel that needs more: its context
+/// takes 257 MiB of the GPU and not 517 (measured with 580.159.04 on an H200).
 const SMALL: usize = 16;
 
 /// Why there is no spare copy.
@@ -66,8 +68,17 @@ pub(super) struct Spare {
     /// Beside which copy it stands.
     pub(super) generation: u64,
     pub(super) made: Made,
-    /// Contexts whose stacks are small, and how large they were.
-    stacks: Vec<(usize, usize)>,
+    /// Contexts whose stacks are small.
+    stacks: Vec<Stacks>,
+}
+
+/// The stacks of a context that are smaller than the driver makes them.
+#[derive(Clone, Copy, Debug)]
+struct Stacks {
+    context: usize,
+    /// Bytes that the driver gives them, and that they have.
+    usual: usize,
+    now: usize,
 }
 
 impl Spare {
@@ -99,14 +110,27 @@ impl Spare {
         }
     }
 
-    /// Gives it as large stacks as the program has.
-    pub(super) fn has_its_stack(&mut self, objects: &Objects) -> Result<(), Failed> {
-        for (context, size) in std::mem::take(&mut self.stacks) {
-            let size = self.made.stack_of(context, objects).unwrap_or(size);
-            enter(context)?;
-            checked("cuCtxSetLimit", driver!(context::cuCtxSetLimit(STACK_SIZE, size)))?;
+    /// Gives it as large stacks as the program's kernels need; how many contexts had less.
+    pub(super) fn follow_stacks(&mut self, objects: &Objects) -> Result<u64, Failed> {
+        let Some(most) = (!self.stacks.is_empty()).then(|| stacks::need(&objects.recipes)) else { return Ok(0) };
+        let mut count = 0;
+        for of in &mut self.stacks {
+            let usual = self.made.stack_of(of.context, objects).unwrap_or(of.usual);
+            let wanted = usize::try_from(most).ok().filter(|_| most != UNKNOWN_STACK).unwrap_or(usual);
+            if wanted > of.now {
+                enter(of.context)?;
+                checked("cuCtxSetLimit", driver!(context::cuCtxSetLimit(stacks::STACK_SIZE, wanted)))?;
+                of.now = wanted;
+                count += 1;
+            }
         }
-        Ok(())
+        Ok(count)
+    }
+
+    /// Contexts whose stacks are smaller than the program believes, and what it does.
+    pub(super) fn small_stacks(&self, objects: &Objects) -> Vec<(usize, usize)> {
+        let all = self.stacks.iter().map(|of| (of, self.made.stack_of(of.context, objects).unwrap_or(of.usual)));
+        all.filter(|(of, usual)| of.now < *usual).map(|(of, usual)| (of.context, usual)).collect()
     }
 
     /// Follows the program; how many things it was behind.
@@ -117,9 +141,10 @@ impl Spare {
 
     /// Follows what was set on objects and made of them, until somebody needs the copy; how many things it was behind.
     pub(super) fn settle(&mut self, objects: &Objects) -> Result<u64, Failed> {
+        let of_stacks = self.follow_stacks(objects)?;
         let of_settings = self.made.follow_settings(objects, !self.stacks.is_empty())?;
         let of_variables = self.made.follow_variables(objects)?;
-        Ok(of_settings + of_variables + self.made.follow_graphs(objects, is_stopped)?)
+        Ok(of_stacks + of_settings + of_variables + self.made.follow_graphs(objects, is_stopped)?)
     }
 
     /// Gives it up: the GPU's memory is free when this returns, and the rest is given back beside.
@@ -134,8 +159,8 @@ impl Spare {
     }
 }
 
-/// What was made, and how large stacks were.
-type Built = (Made, Vec<(usize, usize)>);
+/// What was made, and stacks that are small.
+type Built = (Made, Vec<Stacks>);
 
 fn build() -> Result<Built, NotMade> {
     let (Some(memory), obstacles) = Memory::survey() else {
@@ -162,14 +187,13 @@ fn build() -> Result<Built, NotMade> {
         Ok(context)
     })?;
     reached("spare-contexts");
-    let mut stacks = Vec::new();
-    let small = contexts.values().filter(|_| !settings::has_spare_full_stacks());
-    for context in small {
+    let mut small = Vec::new();
+    for context in contexts.values().filter(|_| !settings::has_spare_full_stacks()) {
         enter(*context)?;
-        let mut size = 0;
-        let has_one = driver!(context::cuCtxGetLimit(&raw mut size, STACK_SIZE)).is_success();
-        if has_one && driver!(context::cuCtxSetLimit(STACK_SIZE, SMALL)).is_success() {
-            stacks.push((*context, size));
+        let mut usual = 0;
+        let has_one = driver!(context::cuCtxGetLimit(&raw mut usual, stacks::STACK_SIZE)).is_success();
+        if has_one && driver!(context::cuCtxSetLimit(stacks::STACK_SIZE, SMALL)).is_success() {
+            small.push(Stacks { context: *context, usual, now: SMALL });
         }
     }
     let mut made = Made::new(&memory, contexts);
@@ -180,7 +204,7 @@ fn build() -> Result<Built, NotMade> {
     }
     made.follow_objects(&Objects::survey())?;
     reached("spare-objects");
-    Ok((made, stacks))
+    Ok((made, small))
 }
 
 /// Asks again as long as a server is not ready, and nobody needs the program to be left alone.

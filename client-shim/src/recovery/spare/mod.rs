@@ -20,13 +20,10 @@
 //! Settings, graphs and what variables contain follow when they have been the same at two looks. So with a copy that is
 //! level a switch makes a number of calls that does not depend on how much the program has.
 //!
-//! The copy's stacks are small while it stands by, and set again at the switch, which takes a part of its time;
-//! `MPS_SHIM_SPARE_STACK=full` gives it the program's from the start, for twice the memory.
+//! The copy's stacks are as large as the program's kernels need ([`stacks`](crate::kept::code::stacks)), which is half of
+//! what the copy would take; `MPS_SHIM_SPARE_STACK=full` gives it the program's from the start.
 //!
-//! Not there: a switch that was measured to be within a millisecond, since settings, variables and graphs follow;
-//! which kernels need the limit at all (those with recursion or calls by address) is not looked for, so that a
-//! switch sets it always; freed memory is let go at the next look and not at once; a thousand switches of one process were
-//! not tried.
+//! Not there: freed memory is let go at the next look and not at once; a thousand switches of one process were not tried.
 //!
 //! Without a ready one the recovery is as without the setting, and says so. When memory is short the spare is given up
 //! first. A forked child has nothing of it.

@@ -19,13 +19,11 @@ use crate::{
         types::{CUgraph, CUgraphExec},
     },
     kept::{
+        code::stacks::STACK_SIZE,
         graphs::plan::{Executable, Plan},
         objects::recipes::Setting,
     },
 };
-
-/// `CU_LIMIT_STACK_SIZE`.
-pub(super) const STACK_SIZE: u32 = 0;
 
 /// Numbers of objects by the program's handles. What has none is a context.
 pub(super) type Numbers = BTreeMap<usize, u64>;

@@ -21,6 +21,7 @@ use crate::{
         types::CUcontext,
     },
     daemon::spare::is_void,
+    kept::code::stacks,
     process::{failpoint::reached, log},
     recovery::private,
 };
@@ -106,9 +107,10 @@ fn exchange(
     clock.ended(Step::Map, recovery);
     behind += spare.made.follow_objects(objects)?;
     lap.ended(Switch::Objects, recovery);
-    spare.has_its_stack(objects)?;
+    behind += spare.follow_stacks(objects)?;
     lap.ended(Switch::Stack, recovery);
-    behind += spare.made.follow_settings(objects, false)?;
+    let small = spare.small_stacks(objects);
+    behind += spare.made.follow_settings(objects, !small.is_empty())?;
     lap.ended(Switch::Settings, recovery);
     behind += spare.made.follow_variables(objects)?;
     lap.ended(Switch::Variables, recovery);
@@ -133,6 +135,7 @@ fn exchange(
         return Err(failed);
     }
     private::ended(library::generation(), &led);
+    stacks::are_small(small);
     reached("spare-leads");
     let opened = spare.copy.owner().map(|owner| {
         owner.is_spare_no_more();

@@ -7,6 +7,7 @@
 mod beside;
 mod evidence;
 mod memory;
+mod stacks;
 mod telling;
 
 use super::count as count_of;
@@ -32,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 29] = [
+const SCENES: [(&str, Scene); 32] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -55,6 +56,9 @@ const SCENES: [(&str, Scene); 29] = [
     ("asked-at-rest", evidence::asked_at_rest),
     ("host-memory", memory::host_memory),
     ("module-of-a-file", memory::module_of_a_file),
+    ("deep-kernel-later", stacks::later),
+    ("deep-kernel-before", stacks::before),
+    ("stack-limit", stacks::set),
     ("finished", evidence::finished),
     ("other-gpu", beside::other_gpu),
     ("compiling", beside::compiling),

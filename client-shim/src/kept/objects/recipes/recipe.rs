@@ -1,6 +1,6 @@
 //! What a recipe says, by the kind of object.
 
-use std::ffi::{CString, c_int, c_uint};
+use std::ffi::{CStr, CString, c_int, c_uint};
 
 use crate::kept::objects::contents::Code;
 
@@ -156,3 +156,29 @@ pub(crate) const KINDS: [&str; 12] = [
     "graphs",
     "executable_graphs",
 ];
+
+/// The image and the name of a kernel, by what it was made of.
+pub(crate) fn code_of<'a>(
+    kernel: &'a Recipe,
+    recipe_of: impl Fn(usize) -> Option<&'a Recipe>,
+) -> Option<(&'a Image, &'a CStr)> {
+    let (mut of, name) = match kernel {
+        Recipe::Function { module, name } => (*module, name),
+        Recipe::Kernel { library, name } => (*library, name),
+        Recipe::Stream { .. }
+        | Recipe::Event { .. }
+        | Recipe::Module { .. }
+        | Recipe::Library { .. }
+        | Recipe::LibraryModule { .. }
+        | Recipe::KernelFunction { .. }
+        | Recipe::HostRange { .. }
+        | Recipe::HostMemory { .. }
+        | Recipe::Variable { .. }
+        | Recipe::Pool { .. } => return None,
+    };
+    if let Some(Recipe::LibraryModule { library, .. }) = recipe_of(of) {
+        of = *library;
+    }
+    let made_of = recipe_of(of)?;
+    if let Recipe::Module { image, .. } | Recipe::Library { image, .. } = made_of { Some((image, name)) } else { None }
+}
