@@ -8,8 +8,8 @@ use std::fmt;
 
 /// Threads of a program.
 pub(super) const THREADS: u8 = 4;
-/// The thread that begins with its first operation, as a child of the thread that has done the one before: it knows what
-/// its parent does. All others are there from the start, however late they come to the driver.
+/// The thread that begins with its first operation, begun by the thread that has done the one before: it knows what its
+/// parent does. All others are there from the start, however late they come to the driver.
 pub(super) const LATE: u8 = THREADS - 1;
 /// Places for streams, events, memory and graphs.
 pub(super) const STREAMS: u8 = 4;
@@ -37,7 +37,7 @@ impl Program {
     /// Index of the late thread's first operation, and its parent.
     pub(super) fn birth(&self) -> Option<(usize, u8)> {
         let at = self.ops.iter().position(|op| op.thread == LATE)?;
-        Some((at, self.ops.get(at.checked_sub(1)?)?.thread))
+        Some((at, self.ops.get(at.checked_sub(1)?)?.thread)).filter(|(_, parent)| *parent < LATE)
     }
 }
 
@@ -218,6 +218,8 @@ pub(super) enum What {
     EndGraph { graph: u8 },
     /// Another thread learns what this one knows: what is done, and of errors.
     HandOver { to: u8 },
+    /// The host has other things to do, until threads that begin now have begun later for the kernel, too.
+    Pause,
     /// Waits for everything, and reads all memory that this thread may read.
     ReadAll,
     /// Only in the disturbed run: a kernel of the program's own does wrong.

@@ -71,6 +71,38 @@ pub(super) fn consumers(stage: &Stage) -> Result<Value, GpuError> {
     }))
 }
 
+/// Threads that begin after the recovery and use what is not in doubt, by who has begun them: one that was told, and this
+/// one, which was not.
+pub(super) fn children(stage: &Stage) -> Result<Value, GpuError> {
+    let (lost, sound) = (stream(1)?, Given(stream(1)?));
+    stage.leave(lost)?;
+    let context = Given(current()?);
+    let told = Actor::new();
+    stage.wait()?;
+    // SAFETY: it is ours.
+    let wait = move || unsafe { sys::cuStreamSynchronize(sound.get()) };
+    let was_there = told.perform(move || twice(context, wait))?;
+    stage.wait_for_another_tick();
+    let of_told = told.perform(move || {
+        let child = std::thread::spawn(move || twice(context, wait));
+        child.join().unwrap_or_default()
+    })?;
+    // All begin before one of them is told. The last one makes no call but begins another one, behind that.
+    let [first, second, silent] = [(); 3].map(|()| Actor::new());
+    let of_untold = [first.perform(move || twice(context, wait))?, second.perform(move || twice(context, wait))?];
+    let of_silent = silent.perform(move || {
+        let child = std::thread::spawn(move || twice(context, wait));
+        child.join().unwrap_or_default()
+    })?;
+    let later = Actor::new().perform(move || twice(context, wait))?;
+    // SAFETY: it is ours.
+    let own = [0; 2].map(|_: i32| code(unsafe { sys::cuStreamSynchronize(sound.get()) }));
+    Ok(json!({
+        "was_there": was_there, "of_told": of_told, "of_untold": of_untold, "of_silent": of_silent, "later": later,
+        "own": own,
+    }))
+}
+
 /// Calls whose errors programs ignore come first.
 pub(super) fn ignored(stage: &Stage) -> Result<Value, GpuError> {
     let (lost, other, event) = (stream(1)?, stream(1)?, event()?);
