@@ -117,7 +117,7 @@ fn a_thread_is_told_in_the_place_of_the_one_that_has_begun_it_until_one_of_them_
         let (told, unaware) = (json!([DIED, 0]), json!([0, 0]));
         let heard = json!({
             "was_there": told, "of_told": unaware, "of_untold": [told, told], "of_silent": unaware, "later": unaware,
-            "own": told,
+            "strangers": [told, unaware], "own": told,
         });
         assert_eq!(line["heard"], heard, "{subject}: {line}");
     });
