@@ -135,7 +135,7 @@ impl Generator {
     }
 
     fn memory(&mut self) -> Memory {
-        let memory = Memory::ALL[usize::from(self.random.below(9))];
+        let memory = Memory::ALL[usize::from(self.random.below(12))];
         if memory.is_of_module() && !self.has_modules || self.random.in_hundred(30) { Memory::Device } else { memory }
     }
 

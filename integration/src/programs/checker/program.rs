@@ -72,8 +72,14 @@ pub(super) enum Memory {
     Device,
     /// `cuMemAllocAsync` from the default pool.
     Pooled,
+    /// `cuMemAllocFromPoolAsync` from a pool of its own.
+    OfOwnPool,
+    /// `cuMemCreate` and `cuMemMap`.
+    Mapped,
     /// `cuMemHostAlloc`.
     Pinned,
+    /// The host's own, and `cuMemHostRegister`.
+    Registered,
     /// The host's own.
     Pageable,
     /// A variable of a module.
@@ -90,10 +96,13 @@ pub(super) enum Memory {
 
 impl Memory {
     /// All kinds.
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Device,
         Self::Pooled,
+        Self::OfOwnPool,
+        Self::Mapped,
         Self::Pinned,
+        Self::Registered,
         Self::Pageable,
         Self::Variable,
         Self::OfLibrary,
@@ -104,7 +113,17 @@ impl Memory {
 
     /// Whether the host reads and writes it itself.
     pub(super) fn is_host(self) -> bool {
-        matches!(self, Self::Pinned | Self::Pageable)
+        self.is_pinned() || self == Self::Pageable
+    }
+
+    /// Whether it is the host's, and kernels of all devices reach it.
+    pub(super) fn is_pinned(self) -> bool {
+        matches!(self, Self::Pinned | Self::Registered)
+    }
+
+    /// Whether it is of a pool, and may be freed in the order of a stream.
+    pub(super) fn is_pooled(self) -> bool {
+        matches!(self, Self::Pooled | Self::OfOwnPool)
     }
 
     /// Whether it is a module's, which a fresh copy of the driver loads anew.
@@ -176,7 +195,7 @@ pub(super) enum What {
     Allocate { block: u8, device: u8, memory: Memory },
     /// Frees it; the error is dropped.
     Free { block: u8 },
-    /// `cuMemFreeAsync` of pooled memory; the error is dropped.
+    /// `cuMemFreeAsync` of memory of a pool; the error is dropped.
     FreeInOrder { block: u8, on: Queue },
     /// `cuPointerGetAttribute`, whose error is dropped.
     AskPointer { block: u8 },
