@@ -212,7 +212,7 @@ impl Here {
         self.descent.set(Some(descent));
     }
 
-    /// It is the driver's: what a host function does there is nobody's child's.
+    /// It is the driver's: host functions of all threads run there, so whoever has begun it says nothing.
     pub(crate) fn comes_of_nobody(&self) {
         self.descent.set(None);
     }

@@ -1,9 +1,9 @@
 //! `pthread_create`: who has begun whom, since a recovery has lost work.
 //!
-//! Until then a thread is begun as if the library were not there, but for a look at one number. Afterwards the new thread
-//! takes with it what [`told`](crate::recovery) has of its creator. It begins in a few instructions of ours, which leave
-//! nothing on its stack: the program's function is jumped to, so that it returns, unwinds, is cancelled and is seen by
-//! debuggers as if libc had called it.
+//! Until then a thread is begun as if the library were not there, but for a look at one number. Afterwards the new
+//! thread takes with it what its creator knew ([`descent`](crate::cuda::descent)). It begins in a few instructions of
+//! ours, which leave nothing on its stack: the program's function is jumped to, so that it returns, unwinds, is cancelled
+//! and is seen by debuggers as if libc had called it.
 #![expect(unsafe_code, reason = "replaces a function of libc and calls it")]
 
 use std::{
