@@ -6,7 +6,7 @@
 //! | [`types`], [`result`], [`errors`] | what they take and answer, and which answers mean that a context is dead |
 //! | [`library`], [`copies`] | where the driver's own functions are found, and other copies of its library |
 //! | [`call`] | how one is called, and why a call goes by us |
-//! | [`gate`], [`threads`] | who is inside the driver, and what each thread has there |
+//! | [`gate`], [`threads`], [`descent`] | who is inside the driver, what each thread has there, and who has begun it |
 //! | [`names`], [`moved`] | what handles and addresses of a former copy are called in the one that lives |
 //! | [`arguments`], [`layout`], [`buffer`] | arguments of calls and of kernels, and how they are translated |
 //! | [`piece`] | memory that one descriptor holds |
@@ -22,6 +22,7 @@ pub(crate) mod belongings;
 pub(crate) mod buffer;
 pub(crate) mod children;
 pub(crate) mod copies;
+pub(crate) mod descent;
 pub(crate) mod errors;
 #[macro_use]
 pub(crate) mod functions;

@@ -6,7 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::{gate::Passer, names};
+use super::{descent::Descent, gate::Passer, names};
 use crate::{cuda::types::CUcontext, process::birth};
 
 /// What is known of a thread, in one place: finding it is what costs in a library that is loaded at run time.
@@ -22,6 +22,8 @@ pub(crate) struct Here {
     born: Cell<u64>,
     /// Up to which recovery it was told of lost work.
     told: Cell<u64>,
+    /// Of whom it comes, if that is known: of those alone that had begun, or have begun others, since work was lost.
+    descent: Cell<Option<Descent>>,
 }
 
 /// The thread has been in no copy.
@@ -35,6 +37,7 @@ thread_local! {
             generation: Cell::new(NONE),
             born: Cell::new(0),
             told: Cell::new(0),
+            descent: Cell::new(None),
         }
     };
     /// Its end is the thread's.
@@ -197,5 +200,27 @@ impl Here {
     /// This thread was told of the recovery of this number.
     pub(crate) fn tell(&self, generation: u64) {
         self.told.set(self.told.get().max(generation));
+    }
+
+    /// Of whom it comes.
+    pub(crate) fn descent(&self) -> Option<Descent> {
+        self.descent.get()
+    }
+
+    /// It comes of a thread that has said so.
+    pub(crate) fn comes_of(&self, descent: Descent) {
+        self.descent.set(Some(descent));
+    }
+
+    /// It is the driver's: host functions of all threads run there, so whoever has begun it says nothing.
+    pub(crate) fn comes_of_nobody(&self) {
+        self.descent.set(None);
+    }
+
+    /// What the thread has that it begins now, the last recovery that has lost work being this one.
+    pub(crate) fn begins_another(&self, last: u64) -> Descent {
+        let (own, of_child) = Descent::of_child(self.descent.get(), self.told.get(), last);
+        self.descent.set(Some(own));
+        of_child
     }
 }

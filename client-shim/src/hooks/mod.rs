@@ -9,7 +9,8 @@
 //!
 //! There is nothing to be written here for a function: its row in [`functions`](crate::cuda::functions) says what
 //! becomes of a call, and [`mod@export`] makes the entry of it. The library's own functions, `mps_state_…`, are in
-//! [`state`]; it calls the driver through the entries, as the program does.
+//! [`state`]; it calls the driver through the entries, as the program does. Of libc's functions it has `dlsym`, and
+//! `pthread_create` ([`threads`]).
 
 mod around;
 #[cfg(test)]
@@ -20,6 +21,7 @@ mod notes;
 mod proc_address;
 mod start;
 mod state;
+mod threads;
 
 pub(crate) use export::entries;
 

@@ -4,7 +4,8 @@
 //! loaded into a container with an older one. Each function below is a hidden symbol of ours that jumps to the oldest
 //! version, which every glibc for x86-64 still has. A jump, and not a call, because the functions of the
 //! loader look at the address they were called from. The first list serves this library, the second one std, whose
-//! references resolve to a symbol of the same name here before they reach libc. What std refers to weakly is handled in
+//! references resolve to a symbol of the same name here before they reach libc; for `pthread_create` that is the one that
+//! programs reach (`hooks::threads`). What std refers to weakly is handled in
 //! `build.rs`; the test `nothing_newer_than_glibc_2_17_is_asked_for` keeps all of it true.
 #![expect(unsafe_code, reason = "declares functions of libc, and names them for the assembler")]
 
@@ -51,7 +52,6 @@ under_oldest_version! {
     "pthread_attr_getguardsize" => "pthread_attr_getguardsize" @ "GLIBC_2.2.5";
     "pthread_attr_getstack" => "pthread_attr_getstack" @ "GLIBC_2.2.5";
     "pthread_attr_setstacksize" => "pthread_attr_setstacksize" @ "GLIBC_2.2.5";
-    "pthread_create" => "pthread_create" @ "GLIBC_2.2.5";
     "pthread_detach" => "pthread_detach" @ "GLIBC_2.2.5";
     "pthread_getattr_np" => "pthread_getattr_np" @ "GLIBC_2.2.5";
     "pthread_key_create" => "pthread_key_create" @ "GLIBC_2.2.5";
@@ -113,7 +113,7 @@ unsafe extern "C" {
     pub(crate) fn pthread_create(
         thread: *mut libc::pthread_t,
         attributes: *const libc::pthread_attr_t,
-        start: extern "C" fn(*mut c_void) -> *mut c_void,
+        start: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
         argument: *mut c_void,
     ) -> c_int;
     /// `pthread_detach(3)`.

@@ -53,6 +53,7 @@ use crate::{
     process::{log, settings},
 };
 use told::Verdict;
+pub(crate) use told::of_child;
 
 /// How long a call waits while another thread recovers: longer than any recovery takes.
 const PATIENCE: Duration = Duration::from_secs(60);

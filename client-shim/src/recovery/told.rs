@@ -6,15 +6,19 @@
 //! - each thread that had begun by then gets the error once, whether it had used CUDA before or not;
 //! - a thread that begins later gets it once, if it takes what lost work was to give: by a stream or an event that is
 //!   in doubt ([`progress`](crate::kept::work::progress));
-//! - both by the next call that tells ([`Effect::tells`]). What asks, makes or ends something succeeds, since programs
+//! - so does one that was begun by a thread which had to be told and was not yet: what that one takes for good it may
+//!   have handed over ([`descent`](crate::cuda::descent)). The threads of which nobody knows who has begun them are
+//!   one family: they come by `clone`, or by libc itself;
+//! - all by the next call that tells ([`Effect::tells`]). What asks, makes or ends something succeeds, since programs
 //!   ignore its errors, and the thread still has to be told.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::{
     cuda::{
+        descent::Descent,
         functions::Effect,
-        library,
+        gate, library,
         result::CUresult,
         threads::{self, Here},
     },
@@ -27,6 +31,8 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 static ERROR: AtomicU32 = AtomicU32::new(0);
 /// When that was, in ticks of the kernel.
 static WHEN: AtomicU64 = AtomicU64::new(0);
+/// The last one of which a thread was told that began later, nobody knows by whom.
+static STRANGERS: AtomicU64 = AtomicU64::new(0);
 
 /// What becomes of a call that has found the context dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,15 +68,30 @@ pub(super) fn knows(here: &Here) -> bool {
     here.told() >= LAST.load(Ordering::Acquire)
 }
 
+/// What the thread has that this one begins now. Nothing where no work was lost, nor in a forked child, which may not
+/// allocate.
+pub(crate) fn of_child() -> Option<Descent> {
+    let last = LAST.load(Ordering::Acquire);
+    (last > 0 && gate::is_armed()).then(|| threads::here(|here| here.begins_another(last)))
+}
+
 /// The error that this call has to report, because work was lost and the program has not heard of it from this thread.
 /// It has now.
 pub(super) fn owed(here: &Here, effect: Effect, given: &progress::Call) -> Option<CUresult> {
-    if knows(here) || !effect.tells() {
+    let last = LAST.load(Ordering::Acquire);
+    if here.told() >= last || !effect.tells() {
         return None;
     }
+    let descent = here.descent();
     let was_there = here.born() <= WHEN.load(Ordering::Acquire);
-    (was_there || given.is_in_doubt(here.born())).then(|| {
-        here.tell(LAST.load(Ordering::Acquire));
+    let owes = descent.map_or_else(|| was_there || STRANGERS.load(Ordering::Acquire) < last, |of| of.owes(last));
+    (owes || given.is_in_doubt(here.born())).then(|| {
+        here.tell(last);
+        match descent {
+            Some(descent) => descent.was_told(last),
+            None if was_there => {}
+            None => drop(STRANGERS.fetch_max(last, Ordering::AcqRel)),
+        }
         CUresult(ERROR.load(Ordering::Acquire))
     })
 }

@@ -47,6 +47,25 @@ fn a_library_that_looks_up_its_own_next_symbol_finds_it() {
 }
 
 #[test]
+fn threads_end_the_same_however_they_were_begun() {
+    let lab = Lab::new();
+    let program = lab.compile("ends.c", "ends", &["-pthread"]);
+    runs_the_same(&lab, program.to_str().expect("a plain name"), &[]);
+}
+
+#[test]
+fn threads_are_begun_by_other_libraries_functions_too_wherever_they_stand() {
+    let lab = Lab::new();
+    let before = lab.compile("create_next.c", "libbefore.so", &["-shared", "-fPIC", "-DLETTER=\"b\""]);
+    let after = lab.compile("create_next.c", "libafter.so", &["-shared", "-fPIC", "-DLETTER=\"a\""]);
+    let program = lab.compile("ends.c", "ends", &["-pthread"]);
+    let preload = [before, library().to_path_buf(), after].map(|path| path.display().to_string()).join(":");
+    let ran = run(lab.preloaded(program).env("LD_PRELOAD", preload));
+    let linked = ran.stdout.lines().next().unwrap_or_default();
+    assert!(linked.starts_with("babababalinked: returned 3, left with 4, cancelled 1, detached"), "{ran:?}");
+}
+
+#[test]
 fn without_a_driver_nothing_is_found_and_a_weak_reference_gets_the_stubs_answer() {
     let lab = Lab::new();
     let program = lab.compile("without_driver.c", "without_driver", &[]);
@@ -97,7 +116,8 @@ fn only_the_drivers_functions_and_those_of_the_library_are_exported() {
     let shim = ["in_doubt", "last_recovery", "regions", "rest"].map(|name| format!("mps_shim_{name}"));
     let state = ["adopt", "commit", "discard", "find", "last_recovery", "register", "restore", "text", "unregister"];
     let state = state.iter().chain(&["wait_for_activation"]).map(|name| format!("mps_state_{name}"));
-    let ours: Vec<String> = ["dlsym".to_owned()].into_iter().chain(shim).chain(state).collect();
+    let ours: Vec<String> =
+        ["dlsym".to_owned()].into_iter().chain(shim).chain(state).chain(["pthread_create".to_owned()]).collect();
     assert_eq!(others, ours.iter().collect::<Vec<_>>());
     for name in ["cuInit", "cuGetProcAddress", "cuGetProcAddress_v2", "cuMemAlloc_v2", "cuStreamQuery_ptsz"] {
         assert!(exported.iter().any(|exported| exported == name), "{name}");

@@ -109,6 +109,20 @@ fn who_waits_for_lost_work_of_others_is_told_once() {
     });
 }
 
+/// All of them use a stream that has lost nothing.
+#[test]
+fn a_thread_is_told_in_the_place_of_the_one_that_has_begun_it_until_one_of_them_was() {
+    once(|subject| {
+        let line = play(subject, "children-of-threads", 1, &[]);
+        let (told, unaware) = (json!([DIED, 0]), json!([0, 0]));
+        let heard = json!({
+            "was_there": told, "of_told": unaware, "of_untold": [told, told], "of_silent": unaware, "later": unaware,
+            "strangers": [told, unaware], "own": told,
+        });
+        assert_eq!(line["heard"], heard, "{subject}: {line}");
+    });
+}
+
 #[test]
 fn calls_whose_errors_programs_ignore_succeed_and_the_next_one_tells() {
     once(|subject| {

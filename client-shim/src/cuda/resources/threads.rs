@@ -13,7 +13,10 @@ pub(crate) use ending::NotEnded;
 pub(super) use ending::end;
 
 use super::{Lead, RESOURCES, locked};
-use crate::process::glibc;
+use crate::{
+    cuda::threads::{Here, here},
+    process::glibc,
+};
 use ending::SIGNAL;
 
 /// Of a thread that has not begun.
@@ -62,6 +65,8 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     // SAFETY: the set was written; on Linux this is of the calling thread alone.
     unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, set.as_ptr(), ptr::null_mut()) };
     locked(&start.state).number = own_number();
+    // Host functions of all threads run here: it knows no more than a thread of which nobody knows who has begun it.
+    here(Here::comes_of_nobody);
     let result = (start.function)(start.argument);
     let mut state = locked(&start.state);
     state.number = 0;

@@ -94,6 +94,18 @@ functions! {
     cuEventSynchronize(event: usize);
     cuMemAlloc_v2(address: *mut usize, size: usize);
     cuMemAllocAsync(address: *mut usize, size: usize, stream: usize);
+    cuMemAllocFromPoolAsync(address: *mut usize, size: usize, pool: usize, stream: usize);
+    cuMemPoolCreate(pool: *mut usize, properties: *const u32);
+    cuMemPoolDestroy(pool: usize);
+    cuMemCreate(handle: *mut usize, size: usize, properties: *const u32, flags: u64);
+    cuMemRelease(handle: usize);
+    cuMemAddressReserve(address: *mut usize, size: usize, alignment: usize, wanted: usize, flags: u64);
+    cuMemAddressFree(address: usize, size: usize);
+    cuMemMap(address: usize, size: usize, offset: usize, handle: usize, flags: u64);
+    cuMemUnmap(address: usize, size: usize);
+    cuMemSetAccess(address: usize, size: usize, accesses: *const u32, count: usize);
+    cuMemHostRegister_v2(address: usize, size: usize, flags: u32);
+    cuMemHostUnregister(address: usize);
     cuMemFree_v2(address: usize);
     cuMemFreeAsync(address: usize, stream: usize);
     cuMemFreeAsync_ptsz(address: usize, stream: usize);

@@ -60,6 +60,15 @@ fn ticks() -> i64 {
     unsafe { libc::times(&raw mut times) }
 }
 
+/// Until all threads that begin from now on have begun later for the kernel too, whose ticks tell the library who was
+/// there when work was lost.
+pub(super) fn pause() {
+    let before = ticks();
+    while ticks() <= before + 1 {
+        std::thread::park_timeout(BETWEEN_TICKS);
+    }
+}
+
 /// Makes a call until it succeeds.
 fn settled(mut call: impl FnMut() -> Answer) -> Answer {
     let mut answer = call();
@@ -152,14 +161,10 @@ impl Base {
         })
     }
 
-    /// The same, until all threads that begin from now on have begun later for the kernel too, whose ticks tell the library
-    /// who was there when work was lost.
+    /// The same, and what is done then is past for all threads that begin from now on.
     pub(super) fn settle_for_good(&self) -> Answer {
         self.settle()?;
-        let before = ticks();
-        while ticks() <= before + 1 {
-            std::thread::park_timeout(BETWEEN_TICKS);
-        }
+        pause();
         Ok(())
     }
 

@@ -32,6 +32,7 @@ const TABLE: &[Row] = &[
     ("what comes behind a fault comes in another order without it", behind_a_fault),
     ("what one device has done is lost with the other one's context", one_device_after_the_other),
     ("what was lost and told is lost again with another device's context", told_before),
+    ("a thread is not told of what the one that has begun it was not told of", begun_by_untold),
 ];
 
 /// All of them.
@@ -287,6 +288,22 @@ fn told_before() -> Program {
     ops.push((0, What::Copy { to, from, cells: CELLS, on, is_async: true, is_generic: false }));
     ops.push(neighbour(0));
     ops.push((0, What::ReadAll));
+    program(ops)
+}
+
+/// One thread is told and waits; another one, which has made no call since, begins a third.
+fn begun_by_untold() -> Program {
+    let mut ops = two_blocks(0);
+    let on = Queue::Legacy(0);
+    ops.extend([
+        (2, What::Hold { on }),
+        (2, What::Set { to: all_of(1), cells: CELLS, key: 9, on, is_async: true }),
+        neighbour(0),
+        (2, What::SyncContext { device: 0 }),
+        (1, What::Pause),
+        (3, What::AskStream { on: Queue::Own(0) }),
+        (3, What::ReadAll),
+    ]);
     program(ops)
 }
 

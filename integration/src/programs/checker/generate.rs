@@ -2,7 +2,7 @@
 
 use super::plan::Planner;
 use super::program::{
-    BLOCKS, CELLS, EVENTS, GRAPHS, Memory, Node, Op, Place, Program, Queue, Random, STREAMS, THREADS, What, Wrong,
+    BLOCKS, CELLS, EVENTS, GRAPHS, LATE, Memory, Node, Op, Place, Program, Queue, Random, STREAMS, THREADS, What, Wrong,
 };
 
 /// Operations of a program, at least and at most.
@@ -44,9 +44,10 @@ impl Generator {
         let faults = if self.random.in_hundred(80) { 1 } else { 2 };
         let at: Vec<usize> =
             (0..faults).map(|_| length / 4 + usize::from(self.random.below(100)) * length * 7 / 1000).collect();
-        let mut planner = Planner::new(self.devices);
-        let mut program = Program::default();
-        let mut thread = 0;
+        // The late thread may begin behind the faults, by any other's doing.
+        let late_from = if self.random.in_hundred(50) { at.iter().max().copied().unwrap_or(0) } else { 0 };
+        let (mut planner, mut program) = (Planner::new(self.devices), Program::default());
+        let (mut thread, mut has_late) = (0, false);
         let beginning = self.beginning();
         for op in beginning {
             if planner.add(&op).is_some() {
@@ -74,7 +75,11 @@ impl Generator {
             }
             for _ in 0..TRIES {
                 if self.random.in_hundred(35) {
-                    thread = self.random.below(THREADS);
+                    thread = self.random.below(if index < late_from { LATE } else { THREADS });
+                }
+                if thread == LATE && !has_late {
+                    has_late = true;
+                    program.ops.extend(self.parent(late_from).inspect(|op| drop(planner.add(op))));
                 }
                 let op = Op { thread, what: self.what() };
                 let mut trial = planner.clone();
@@ -90,6 +95,12 @@ impl Generator {
         }
         program.ops.truncate(Program::MOST);
         program
+    }
+
+    /// What the late thread's parent does right before, if it is to be another one than whose turn it is.
+    fn parent(&mut self, late_from: usize) -> Option<Op> {
+        let is_chosen = late_from > 0 && self.random.in_hundred(50);
+        is_chosen.then(|| Op { thread: self.random.below(LATE), what: What::Pause })
     }
 
     /// Some of everything.
@@ -124,7 +135,7 @@ impl Generator {
     }
 
     fn memory(&mut self) -> Memory {
-        let memory = Memory::ALL[usize::from(self.random.below(9))];
+        let memory = Memory::ALL[usize::from(self.random.below(12))];
         if memory.is_of_module() && !self.has_modules || self.random.in_hundred(30) { Memory::Device } else { memory }
     }
 

@@ -256,7 +256,7 @@ impl Judge {
         if self.told[usize::from(thread)] < doubt.since {
             return Err(Wrong::Untold { memory, found, expected });
         }
-        let is_known = matches!(memory, Memory::Device | Memory::Pooled | Memory::Pinned);
+        let is_known = !memory.is_of_module() && memory != Memory::Pageable;
         if doubt.is_direct && is_known {
             self.asked.extend(api::in_doubt());
             if !self.asked.iter().any(|[start, size]| (*start..start + size).contains(&address)) {

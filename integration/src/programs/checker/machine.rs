@@ -91,6 +91,9 @@ impl<'a> Machine<'a> {
     /// Does an operation, on its thread.
     pub(super) fn step(&mut self, at: usize) -> Result<(), Mistake> {
         let (plan, program) = (self.plan, self.program);
+        if let Some((_, parent)) = self.birth.take_if(|(birth, _)| *birth == at) {
+            self.judge.hand_over(parent, LATE);
+        }
         let Some(step) = &plan.steps[at] else { return Ok(()) };
         let op = &program.ops[at];
         step.releases.iter().for_each(|hold| write_word(self.base.hold(*hold), 1));
@@ -98,9 +101,6 @@ impl<'a> Machine<'a> {
             return self.stand_in(&op.what, step.device).map_err(Mistake::Undisturbed);
         }
         self.judge.look(plan, None);
-        if let Some((_, parent)) = self.birth.take_if(|(birth, _)| *birth <= at && op.thread == LATE) {
-            self.judge.hand_over(parent, LATE);
-        }
         for attempt in 1.. {
             let (mut read, mut is_not_ready) = (Vec::new(), false);
             let answer = self.perform(at, op.thread, step, &mut read, &mut is_not_ready);

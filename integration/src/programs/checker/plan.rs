@@ -143,7 +143,7 @@ impl Planner {
             What::Allocate { block, device, memory } => self.allocate(*block, *device, *memory),
             What::Free { block } => self.free(at, thread, *block, None),
             What::FreeInOrder { block, on } => self.free(at, thread, *block, Some(*on)),
-            What::Rest => Some(Step::default()),
+            What::Rest | What::Pause => Some(Step::default()),
             What::AskPointer { block } => {
                 let block = slot(&self.blocks, *block).filter(|block| block.memory != Memory::Pageable)?;
                 Some(Step { device: block.device, ..Step::default() })

@@ -8,8 +8,8 @@ use std::fmt;
 
 /// Threads of a program.
 pub(super) const THREADS: u8 = 4;
-/// The thread that begins with its first operation, as a child of the thread that has done the one before: it knows what
-/// its parent does. All others are there from the start, however late they come to the driver.
+/// The thread that begins with its first operation, begun by the thread that has done the one before: it knows what its
+/// parent does. All others are there from the start, however late they come to the driver.
 pub(super) const LATE: u8 = THREADS - 1;
 /// Places for streams, events, memory and graphs.
 pub(super) const STREAMS: u8 = 4;
@@ -37,7 +37,7 @@ impl Program {
     /// Index of the late thread's first operation, and its parent.
     pub(super) fn birth(&self) -> Option<(usize, u8)> {
         let at = self.ops.iter().position(|op| op.thread == LATE)?;
-        Some((at, self.ops.get(at.checked_sub(1)?)?.thread))
+        Some((at, self.ops.get(at.checked_sub(1)?)?.thread)).filter(|(_, parent)| *parent < LATE)
     }
 }
 
@@ -72,8 +72,14 @@ pub(super) enum Memory {
     Device,
     /// `cuMemAllocAsync` from the default pool.
     Pooled,
+    /// `cuMemAllocFromPoolAsync` from a pool of its own.
+    OfOwnPool,
+    /// `cuMemCreate` and `cuMemMap`.
+    Mapped,
     /// `cuMemHostAlloc`.
     Pinned,
+    /// The host's own, and `cuMemHostRegister`.
+    Registered,
     /// The host's own.
     Pageable,
     /// A variable of a module.
@@ -90,10 +96,13 @@ pub(super) enum Memory {
 
 impl Memory {
     /// All kinds.
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Device,
         Self::Pooled,
+        Self::OfOwnPool,
+        Self::Mapped,
         Self::Pinned,
+        Self::Registered,
         Self::Pageable,
         Self::Variable,
         Self::OfLibrary,
@@ -104,7 +113,17 @@ impl Memory {
 
     /// Whether the host reads and writes it itself.
     pub(super) fn is_host(self) -> bool {
-        matches!(self, Self::Pinned | Self::Pageable)
+        self.is_pinned() || self == Self::Pageable
+    }
+
+    /// Whether it is the host's, and kernels of all devices reach it.
+    pub(super) fn is_pinned(self) -> bool {
+        matches!(self, Self::Pinned | Self::Registered)
+    }
+
+    /// Whether it is of a pool, and may be freed in the order of a stream.
+    pub(super) fn is_pooled(self) -> bool {
+        matches!(self, Self::Pooled | Self::OfOwnPool)
     }
 
     /// Whether it is a module's, which a fresh copy of the driver loads anew.
@@ -176,7 +195,7 @@ pub(super) enum What {
     Allocate { block: u8, device: u8, memory: Memory },
     /// Frees it; the error is dropped.
     Free { block: u8 },
-    /// `cuMemFreeAsync` of pooled memory; the error is dropped.
+    /// `cuMemFreeAsync` of memory of a pool; the error is dropped.
     FreeInOrder { block: u8, on: Queue },
     /// `cuPointerGetAttribute`, whose error is dropped.
     AskPointer { block: u8 },
@@ -218,6 +237,8 @@ pub(super) enum What {
     EndGraph { graph: u8 },
     /// Another thread learns what this one knows: what is done, and of errors.
     HandOver { to: u8 },
+    /// The host has other things to do, until threads that begin now have begun later for the kernel, too.
+    Pause,
     /// Waits for everything, and reads all memory that this thread may read.
     ReadAll,
     /// Only in the disturbed run: a kernel of the program's own does wrong.

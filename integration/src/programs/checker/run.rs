@@ -2,7 +2,8 @@
 //!
 //! The threads take turns in the order of the list, so that the same calls are made in the same order in both runs; what
 //! is concurrent is what the program has given to its streams. They are new in each run: all but one begin with it, and
-//! some come to the driver only after a recovery; one is begun by another thread in the middle.
+//! some come to the driver only after a recovery; one is begun in the middle, by another one of them as a program's would
+//! be.
 
 use super::base::{Base, Fate, Neighbours};
 use super::crash;
@@ -12,8 +13,9 @@ use super::plan::Plan;
 use super::program::{LATE, Program, THREADS, What};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
+use std::thread::{self, Scope};
 
 /// Steps that have been done: who looks sees whether the process stands still.
 pub(super) static HEARTBEAT: AtomicU64 = AtomicU64::new(0);
@@ -84,39 +86,75 @@ fn turns(program: &Program) -> Vec<(u8, Range<usize>)> {
     turns
 }
 
+/// What a thread does next.
+enum Turn {
+    /// These operations.
+    Operations(Range<usize>),
+    /// It begins the late thread, which has these turns.
+    Begin(Receiver<Turn>),
+}
+
+/// What all threads of a run work on: the machine, and a mistake that was seen.
+type Shared<'a> = Mutex<(Machine<'a>, Option<Found>)>;
+
+/// A thread of a run: takes its turns, and says after each whether the run is over.
+fn take_turns<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    shared: &'scope Shared<'_>,
+    turns: Receiver<Turn>,
+    finished: &Sender<bool>,
+) {
+    for turn in turns {
+        let is_over = match turn {
+            Turn::Begin(turns) => {
+                let finished = finished.clone();
+                scope.spawn(move || take_turns(scope, shared, turns, &finished));
+                false
+            }
+            Turn::Operations(range) => {
+                let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let (machine, found) = &mut *shared;
+                for at in range {
+                    HEARTBEAT.fetch_add(1, Ordering::Relaxed);
+                    crash::operation(at, machine.expected.is_some());
+                    *found = machine.step(at).err().map(|wrong| Found { at, wrong });
+                    if found.is_some() {
+                        break;
+                    }
+                }
+                found.is_some()
+            }
+        };
+        if finished.send(is_over).is_err() {
+            return;
+        }
+    }
+}
+
 fn run(machine: Machine<'_>) -> Result<Ran, Found> {
     let turns = turns(machine.program);
+    let parent = machine.program.birth().map(|(_, parent)| parent);
     let shared = Mutex::new((machine, None::<Found>));
-    std::thread::scope(|scope| {
-        let mut threads: [Option<Sender<Range<usize>>>; THREADS as usize] = [const { None }; THREADS as usize];
+    thread::scope(|scope| {
+        let mut threads: [Option<Sender<Turn>>; THREADS as usize] = [const { None }; THREADS as usize];
         let (finished, is_finished) = channel();
+        // A thread that has ended has panicked, and the scope passes that on.
+        let has_taken = |thread: &Sender<Turn>, turn| thread.send(turn).is_ok() && is_finished.recv() == Ok(false);
         let early = (0..LATE).map(|thread| (thread, 0..0));
         for (thread, range) in early.chain(turns) {
-            let thread = threads[usize::from(thread)].get_or_insert_with(|| {
-                let (give, take) = channel::<Range<usize>>();
-                let (finished, shared) = (finished.clone(), &shared);
-                scope.spawn(move || {
-                    for range in take {
-                        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                        let (machine, found) = &mut *shared;
-                        for at in range {
-                            HEARTBEAT.fetch_add(1, Ordering::Relaxed);
-                            crash::operation(at, machine.expected.is_some());
-                            *found = machine.step(at).err().map(|wrong| Found { at, wrong });
-                            if found.is_some() {
-                                break;
-                            }
-                        }
-                        let is_over = found.is_some();
-                        if finished.send(is_over).is_err() {
-                            return;
-                        }
+            if threads[usize::from(thread)].is_none() {
+                let (give, take) = channel();
+                threads[usize::from(thread)] = Some(give);
+                match parent.filter(|_| thread == LATE).and_then(|parent| threads[usize::from(parent)].as_ref()) {
+                    Some(parent) => drop(has_taken(parent, Turn::Begin(take))),
+                    None => {
+                        let (finished, shared) = (finished.clone(), &shared);
+                        scope.spawn(move || take_turns(scope, shared, take, &finished));
                     }
-                });
-                give
-            });
-            // A thread that has ended has panicked, and the scope passes that on.
-            if thread.send(range).is_err() || is_finished.recv() != Ok(false) {
+                }
+            }
+            let thread = threads[usize::from(thread)].as_ref();
+            if !thread.is_some_and(|thread| has_taken(thread, Turn::Operations(range))) {
                 break;
             }
         }

@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 32] = [
+const SCENES: [(&str, Scene); 33] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -46,6 +46,7 @@ const SCENES: [(&str, Scene); 32] = [
     ("too-many-streams", evidence::too_many_streams),
     ("capture", evidence::capture),
     ("consumers", telling::consumers),
+    ("children-of-threads", telling::children),
     ("ignored", telling::ignored),
     ("constants", memory::constants),
     ("untouched-constants", memory::untouched_constants),

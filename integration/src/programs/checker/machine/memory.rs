@@ -1,15 +1,33 @@
 //! Blocks of memory of each kind: how they are made, copied, read and given back.
-#![expect(unsafe_code, reason = "pageable memory is given back as the box that it was")]
+#![expect(unsafe_code, reason = "the host's own memory is given back as it was made")]
 
 use super::super::api::Answer;
 use super::super::judge::Bytes;
 use super::super::program::{BLOCK, CELL, Memory, Place, Queue};
 use super::{Machine, write_word};
+use std::alloc::{self, Layout};
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
-/// `CU_MEMHOSTALLOC_PORTABLE`.
+/// `CU_MEMHOSTALLOC_PORTABLE`, and with it `CU_MEMHOSTREGISTER_DEVICEMAP`.
 const PORTABLE: u32 = 1;
+const FOR_KERNELS: u32 = 3;
+/// A page of the host's, and a piece of memory that a device maps.
+const PAGE: Layout = match Layout::from_size_align(4096, 4096) {
+    Ok(layout) => layout,
+    Err(_) => panic!("a page has a size"),
+};
+const PIECE: usize = 2 << 20;
+/// The beginnings of `CUmemPoolProps` and `CUmemAllocationProp`: memory of a device that is pinned, for nobody else.
+const ALLOCATION: [u32; 22] = {
+    let mut words = [0; 22];
+    (words[0], words[2]) = (1, 1);
+    words
+};
+/// Where the device's number stands there.
+const OF_DEVICE: usize = 3;
+/// `CUmemAccessDesc`: a device, its number, reads and writes.
+const ACCESS: [u32; 3] = [1, 0, 3];
 /// Images with a variable of a block's size each, with the name `it`.
 const VARIABLE: &CStr = c".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 4 .u32 it[32];\n";
 const CONSTANT: &CStr =
@@ -45,8 +63,8 @@ fn fat_binary() -> &'static [u8] {
 pub(in super::super) struct Block {
     pub(in super::super) address: usize,
     pub(super) memory: Memory,
-    /// Module or library.
-    owner: usize,
+    /// Module, library or pool.
+    pub(super) owner: usize,
 }
 
 impl Machine<'_> {
@@ -92,10 +110,24 @@ impl Machine<'_> {
         }
     }
 
-    pub(super) fn allocate(&self, memory: Memory) -> Answer<Block> {
+    pub(super) fn allocate(&self, memory: Memory, device: u8) -> Answer<Block> {
         let api = self.api;
         let (mut address, mut owner, mut size) = (0, 0, 0);
         match memory {
+            Memory::OfOwnPool => {
+                let mut properties = ALLOCATION;
+                properties[OF_DEVICE] = device.into();
+                api.cuMemPoolCreate(&raw mut owner, properties.as_ptr())?;
+                api.cuMemAllocFromPoolAsync(&raw mut address, BLOCK, owner, 0)?;
+            }
+            Memory::Mapped => address = self.map(device)?,
+            Memory::Registered => {
+                // SAFETY: the layout has a size.
+                let page = unsafe { alloc::alloc_zeroed(PAGE) };
+                address = page.expose_provenance();
+                // What could not be registered stays.
+                api.cuMemHostRegister_v2(address, PAGE.size(), FOR_KERNELS)?;
+            }
             Memory::Device => api.cuMemAlloc_v2(&raw mut address, BLOCK)?,
             Memory::Pooled => api.cuMemAllocAsync(&raw mut address, BLOCK, 0)?,
             Memory::Pinned => api.cuMemHostAlloc(&raw mut address, BLOCK, PORTABLE)?,
@@ -128,9 +160,40 @@ impl Machine<'_> {
         Ok(Block { address, memory, owner })
     }
 
+    /// A piece of a device's memory in addresses of its own.
+    fn map(&self, device: u8) -> Answer<usize> {
+        let (api, mut address, mut handle) = (self.api, 0, 0);
+        let (mut properties, mut access) = (ALLOCATION, ACCESS);
+        properties[OF_DEVICE] = device.into();
+        access[1] = device.into();
+        api.cuMemCreate(&raw mut handle, PIECE, properties.as_ptr(), 0)?;
+        api.cuMemAddressReserve(&raw mut address, PIECE, 0, 0, 0)?;
+        api.cuMemMap(address, PIECE, 0, handle, 0)?;
+        // The mapping keeps it.
+        api.cuMemRelease(handle)?;
+        api.cuMemSetAccess(address, PIECE, access.as_ptr(), 1)?;
+        Ok(address)
+    }
+
     pub(super) fn free(&self, block: &Block) -> Answer {
         match block.memory {
             Memory::Device | Memory::Pooled => self.api.cuMemFree_v2(block.address),
+            Memory::OfOwnPool => {
+                self.api.cuMemFree_v2(block.address)?;
+                self.api.cuMemPoolDestroy(block.owner)
+            }
+            Memory::Mapped => {
+                self.api.cuMemUnmap(block.address, PIECE)?;
+                self.api.cuMemAddressFree(block.address, PIECE)
+            }
+            Memory::Registered => {
+                // What is still registered stays.
+                self.api.cuMemHostUnregister(block.address)?;
+                let page = std::ptr::with_exposed_provenance_mut(block.address);
+                // SAFETY: it was allocated with this layout, and is taken out of the table.
+                unsafe { alloc::dealloc(page, PAGE) };
+                Ok(())
+            }
             Memory::Pinned => self.api.cuMemFreeHost(block.address),
             Memory::Pageable => {
                 let words = std::ptr::with_exposed_provenance_mut::<[u64; BLOCK / 8]>(block.address);

@@ -56,7 +56,7 @@ impl Planner {
 
     /// What a node, or the operation like it, does on a device.
     pub(super) fn effect(&self, node: &Node, device: u8) -> Option<Effect> {
-        let is_there = |block: &Block| block.memory == Memory::Pinned || block.device == device;
+        let is_there = |block: &Block| block.memory.is_pinned() || block.device == device;
         let (to, from, count) = match *node {
             Node::Mix { to, from, cells, .. } | Node::Copy { to, from, cells } => (to, Some(from), cells),
             Node::Set { to, cells, .. } | Node::Call { to, cells, .. } => (to, None, cells),
@@ -99,8 +99,7 @@ impl Planner {
         let has_value = memory.is_of_module() || memory.is_host();
         self.cells.extend((0..CELLS).map(|_| Cell { has_value, ..Cell::default() }));
         self.kinds.extend((0..CELLS).map(|_| memory));
-        let waits_for =
-            if memory.is_of_module() || memory == Memory::Pinned { self.everything() } else { Ops::default() };
+        let waits_for = if memory.is_of_module() || memory.is_pinned() { self.everything() } else { Ops::default() };
         Some(Step { device, releases: self.releases(&waits_for), ..Step::default() })
     }
 
@@ -113,7 +112,7 @@ impl Planner {
         let mut step = Step { device: found.device, ..Step::default() };
         if let Some(on) = on {
             let (_, device) = self.stream(thread, on)?;
-            if found.memory != Memory::Pooled || device != found.device {
+            if !found.memory.is_pooled() || device != found.device {
                 return None;
             }
             self.give(at, thread, on, &ends)?;
