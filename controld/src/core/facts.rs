@@ -6,11 +6,13 @@
 #[cfg(test)]
 mod blank;
 mod named;
+mod recovery;
 mod snapshot;
 
 use crate::core::{ComputeMode, End, Entrance, Gpu, Pid, ProcessKey, ServerEpoch, SuspectIdentity, Uid};
 use core::time::Duration;
 pub(crate) use named::{NamedFacts, NamespaceFacts};
+pub(crate) use recovery::RecoveryFacts;
 use serde::Serialize;
 pub(crate) use snapshot::Snapshot;
 
@@ -258,6 +260,8 @@ pub(crate) struct ClientFacts {
     pub memory_bytes: Option<u64>,
     /// The second copy of the driver that stands by in it, if one does or is to.
     pub spare: Option<SpareFacts>,
+    /// The last recovery that it has told of.
+    pub recovery: Option<RecoveryFacts>,
     /// The inode number of its PID namespace, where that was asked for and can be told.
     #[serde(skip)]
     pub pid_namespace: Option<u64>,
