@@ -9,6 +9,7 @@ mod ipc;
 mod memory;
 mod private;
 mod python_state;
+mod recoveries;
 mod replay;
 mod scenes;
 mod spare;
