@@ -49,9 +49,20 @@ pub(crate) struct DaemonFacts {
     /// Why no client's GPU memory is known, when that was asked and could not be had.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_unknown: Option<String>,
+    /// What is kept of programs that have the preload library and say nothing, and how they are recovered, where that is
+    /// not nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayFacts>,
     /// Where clients connect; `status` says it nowhere, since who asks has found it.
     #[serde(skip)]
     pub pipe_directory: String,
+}
+
+/// What programs get that have the preload library and say nothing: the words of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct ReplayFacts {
+    pub keep: &'static str,
+    pub recover: &'static str,
 }
 
 /// What a domain does.

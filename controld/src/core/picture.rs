@@ -7,7 +7,8 @@ use super::evidence::{End, ProcessKey};
 pub(crate) use super::facts::FuneralFacts;
 pub(crate) use super::facts::{
     ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, Degradation, DomainFacts, DomainPhase, GpuFacts, NamedFacts,
-    NamespaceFacts, RecoveryFacts, RegionFacts, ServerFacts, ServerPhase, Snapshot, SpareFacts, WitnessFacts,
+    NamespaceFacts, RecoveryFacts, RegionFacts, ReplayFacts, ServerFacts, ServerPhase, Snapshot, SpareFacts,
+    WitnessFacts,
 };
 use super::identity::{Identity, Threads};
 use super::ids::{DomainId, Pid, ServerEpoch, Uid};

@@ -4,7 +4,8 @@ use super::table::aligned;
 use super::text::{NOTHING, harmless, mebibytes, or_nothing, span, wrapped};
 use super::{Viewer, fitted};
 use crate::core::picture::{
-    ClientFacts, ClientPhase, DomainFacts, DomainPhase, RecoveryFacts, ServerFacts, Snapshot, SpareFacts, WitnessFacts,
+    ClientFacts, ClientPhase, DomainFacts, DomainPhase, RecoveryFacts, ReplayFacts, ServerFacts, Snapshot, SpareFacts,
+    WitnessFacts,
 };
 use remps_proto::admin::Form;
 use serde::Serialize;
@@ -85,6 +86,11 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String>
         span(daemon.uptime),
         harmless(&ready)
     )];
+    if let Some(ReplayFacts { keep, recover }) = daemon.replay {
+        lines.push(format!(
+            "Programs with the preload library: keep {keep}, recover {recover}, unless they say otherwise"
+        ));
+    }
     lines.extend(snapshot.witnesses.iter().map(witness));
     for gpu in &snapshot.gpus {
         let mode = or_nothing(gpu.compute_mode);

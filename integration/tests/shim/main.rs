@@ -4,6 +4,7 @@ mod announced;
 mod checker;
 mod contexts;
 mod cost;
+mod defaults;
 mod gpu;
 mod ipc;
 mod memory;

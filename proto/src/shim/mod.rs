@@ -51,11 +51,16 @@
 //! A program that has gone on with another copy of the driver says with a Recovered which way it took and how long each
 //! step was ([`Recovered`]). It is a claim about the program alone: nothing is decided by it.
 //!
+//! # What programs get that say nothing
+//! A file beside the socket has what the daemon's configuration says of that ([`ProgramDefaults`]): the library decides
+//! before it may wait for an answer.
+//!
 //! # After a lost connection
 //! The daemon may be killed between doing and answering. Each request may be sent again: an escrow alike replaces, a
 //! release of what is not there fails with [`Failure::NOT_FOUND`], and who adopts what it has already gets it again.
 
 mod codec;
+mod defaults;
 mod message;
 mod recovered;
 mod spare;
@@ -66,6 +71,7 @@ pub mod wire {
 }
 
 pub use codec::DecodeError;
+pub use defaults::{DEFAULTS_NAME, Keep, MAX_DEFAULTS_BYTES, ProgramDefaults, Recover};
 pub use message::{Answer, Ask, Commit, FromShim, Inherited, Range, Region, ToShim, Welcome};
 pub use recovered::{MOST_STEPS, RECOVERY_STEPS, Recovered, SWITCH_STEPS, Way};
 pub use spare::SpareName;
