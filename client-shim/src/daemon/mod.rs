@@ -11,6 +11,7 @@
 //! | `ledger` | what is to be given and released; pure |
 //! | [`news`] | what the daemon says of this process's server, and who is told |
 //! | [`evidence`] | what is told to the daemon of faults |
+//! | [`recovered`] | what recoveries took, for the daemon |
 //! | [`spare`] | where a spare copy of the driver may stand |
 
 pub(crate) mod connection;
@@ -21,6 +22,7 @@ mod ledger;
 pub(crate) mod link;
 mod listener;
 pub(crate) mod news;
+pub(crate) mod recovered;
 pub(crate) mod spare;
 mod worker;
 

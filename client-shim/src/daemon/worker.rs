@@ -4,6 +4,7 @@
 //! | first | what |
 //! |---|---|
 //! | 1 | another copy of the driver lives: the daemon looks which descriptors of the dead one are closed |
+//! | 1 | what recoveries took is told |
 //! | 2 | news of this process's server is subscribed to, once for each connection and each copy of the driver |
 //! | 3 | what a thread of the program's wants now |
 //! | 4 | what is kept is given into the vault, in batches between which 1 to 3 come again |
@@ -29,7 +30,7 @@ use super::{
     escrow::Escrow,
     evidence::Followed,
     link::{CHANGES, Job, Link, Wish, locked},
-    news,
+    news, recovered,
 };
 use crate::{
     cuda::{belongings, library},
@@ -174,6 +175,7 @@ impl Worker {
             }
             (self.told, self.asked) = (generation, None);
         }
+        recovered::pass_on(connection)?;
         if self.asks_for_news_at().is_some_and(|at| at <= Instant::now()) {
             self.asked = Some(Instant::now());
             self.connection.as_mut().map_or(Ok(()), news::inquire)?;

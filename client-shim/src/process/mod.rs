@@ -6,6 +6,7 @@
 //! | [`maps`] | what is mapped where |
 //! | [`imports`] | what a loaded library imports, led elsewhere |
 //! | [`descriptors`] | those of the library, out of the program's way |
+//! | [`directory`] | whether what is in the pipe directory may be the daemon's |
 //! | [`fork`] | what a forked child must not take for its own |
 //! | [`log`] | lines on standard error |
 //! | [`packets`] | packets with descriptors |
@@ -20,6 +21,7 @@
 
 pub(crate) mod birth;
 pub(crate) mod descriptors;
+pub(crate) mod directory;
 pub(crate) mod failpoint;
 pub(crate) mod fork;
 pub(crate) mod glibc;

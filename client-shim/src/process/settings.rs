@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
+mod defaults;
 pub(crate) mod succession;
+
+use remps_proto::shim::{self, ProgramDefaults, Recover};
 
 use super::log;
 
@@ -82,6 +85,16 @@ enum Keep {
     State = 3,
 }
 
+impl Keep {
+    fn of(defaults: ProgramDefaults) -> Self {
+        match defaults.keep {
+            shim::Keep::Nothing => Self::Nothing,
+            shim::Keep::Memory => Self::Memory,
+            shim::Keep::State => Self::State,
+        }
+    }
+}
+
 /// The values of `MPS_SHIM_KEEP`.
 const MEMORY: &str = "memory";
 const STATE: &str = "state";
@@ -96,7 +109,7 @@ pub(crate) fn is_recording() -> bool {
     keep() == Keep::State as u8
 }
 
-/// What `MPS_SHIM_KEEP` asks for. The environment is looked at once.
+/// What `MPS_SHIM_KEEP` asks for, and where it is not set the daemon's configuration. Both are looked at once.
 ///
 /// A value that names nothing that can be kept is complained of and keeps nothing: the program runs as it would without
 /// this library, and whoever set the variable reads why.
@@ -105,14 +118,16 @@ fn keep() -> u8 {
     static KEEP_WHAT: AtomicU8 = AtomicU8::new(UNKNOWN);
     match KEEP_WHAT.load(Ordering::Relaxed) {
         UNKNOWN => {
-            let value = variable(KEEP).unwrap_or_default();
-            let keep = parse_keep(&value).unwrap_or_else(|| {
-                log::complain(format_args!(
-                    "MPS_SHIM_KEEP is not \"{MEMORY}\" or \"{STATE}\" but {value:?}: nothing is kept"
-                ));
-                Keep::Nothing
-            });
-            let keep = if is_server() { Keep::Nothing } else { keep } as u8;
+            let keep = match variable(KEEP) {
+                _ if is_server() => Keep::Nothing,
+                None => Keep::of(defaults::get()),
+                Some(value) => parse_keep(&value).unwrap_or_else(|| {
+                    log::complain(format_args!(
+                        "MPS_SHIM_KEEP is not \"{MEMORY}\" or \"{STATE}\" but {value:?}: nothing is kept"
+                    ));
+                    Keep::Nothing
+                }),
+            } as u8;
             KEEP_WHAT.store(keep, Ordering::Relaxed);
             keep
         }
@@ -149,6 +164,17 @@ enum Replay {
     BySpare = 4,
 }
 
+impl Replay {
+    fn of(defaults: ProgramDefaults) -> Self {
+        match defaults.recover {
+            Recover::Nobody => Self::Nobody,
+            Recover::InPlace => Self::Everybody,
+            Recover::Bystander => Self::Bystanders,
+            Recover::Spare => Self::BySpare,
+        }
+    }
+}
+
 /// Whether `MPS_SHIM_REPLAY` asks for recoveries.
 pub(crate) fn is_replaying() -> bool {
     replay() != Replay::Nobody as u8
@@ -169,15 +195,19 @@ pub(crate) fn has_spare_full_stacks() -> bool {
     variable(SPARE_STACK).is_some_and(|value| value == "full")
 }
 
-/// Who is recovered. The environment is looked at once. A value that is not known, and one without the state that it
+/// Who is recovered. The environment is looked at once, and where it says nothing the daemon's configuration. A value that is not known, and one without the state that it
 /// needs, is complained of and asks for nothing.
 fn replay() -> u8 {
     const UNKNOWN: u8 = 0;
     static REPLAYING: AtomicU8 = AtomicU8::new(UNKNOWN);
     match REPLAYING.load(Ordering::Relaxed) {
         UNKNOWN => {
-            let value = variable(REPLAY).unwrap_or_default();
-            let wanted = match parse_replay(&value) {
+            let said = variable(REPLAY);
+            let value = said.as_deref().unwrap_or_default();
+            let wanted = match parse_replay(value) {
+                // Who keeps less by its own word is not recovered by another's.
+                _ if said.is_none() && !is_recording() => Replay::Nobody,
+                _ if said.is_none() => Replay::of(defaults::get()),
                 Some(Replay::Nobody) => Replay::Nobody,
                 Some(wanted) if is_recording() => wanted,
                 Some(_) if is_server() => Replay::Nobody,

@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use remps_proto::shim;
+
 use crate::process::panics::unpanicked;
 
 /// Bytes of a reason with its NUL.
@@ -92,12 +94,10 @@ impl Way {
 }
 
 /// The steps in their order.
-pub(super) const STEPS: [&str; 10] =
-    ["wait", "unmap", "name", "file", "load", "init", "context", "map", "objects", "amputate"];
+pub(super) const STEPS: [&str; 10] = shim::RECOVERY_STEPS;
 
 /// What is done when a program goes on with its spare copy, in order.
-pub(super) const SWITCH: [&str; 9] =
-    ["alive", "memory", "objects", "stack", "settings", "variables", "graphs", "names", "lead"];
+pub(super) const SWITCH: [&str; 9] = shim::SWITCH_STEPS;
 
 /// The same, by its place in [`SWITCH`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +157,18 @@ impl Recovery {
             switch: [0; SWITCH.len()],
             calls: 0,
             reserved: 0,
+        }
+    }
+
+    /// What the daemon is told of it.
+    pub(super) fn said(&self) -> shim::Recovered {
+        shim::Recovered {
+            number: self.count,
+            way: shim::Way(self.way),
+            error: self.error,
+            total_us: self.total,
+            steps_us: self.steps.to_vec(),
+            switch_us: self.switch.to_vec(),
         }
     }
 
@@ -242,7 +254,15 @@ unsafe extern "C" fn mps_shim_last_recovery(recovery: *mut Recovery, size: usize
 
 #[cfg(test)]
 mod tests {
-    use super::{REASON, Recovery, STEPS, SWITCH, Step, Switch};
+    use remps_proto::shim;
+
+    use super::{REASON, Recovery, STEPS, SWITCH, Step, Switch, Way};
+
+    #[test]
+    fn the_daemon_has_the_same_words_for_the_ways() {
+        let ways = [Way::Cold, Way::Spare, Way::NoSpare, Way::SpareFailed].map(|way| shim::Way(way as u32));
+        assert_eq!(ways, [shim::Way::COLD, shim::Way::SPARE, shim::Way::NO_SPARE, shim::Way::SPARE_FAILED]);
+    }
 
     #[test]
     fn the_structure_is_as_the_header_says() {

@@ -62,7 +62,7 @@ use crate::{
         threads,
         types::{CUcontext, CUdevice},
     },
-    daemon::news,
+    daemon::{news, recovered},
     kept::{
         self,
         code::stacks,
@@ -160,6 +160,8 @@ fn is_recovered(attempts: &mut Attempts, answer: CUresult, meaning: Meaning, beg
     };
     match outcome {
         Ok((recovery, anew)) => {
+            // The program runs again.
+            recovered::tell(recovery.said());
             tell(&recovery, &anew);
             true
         }

@@ -13,9 +13,11 @@ mod seen;
 
 pub(crate) use reasons::{ExitReason, FuneralEnd, ModeCause, RefusalReason, Sanction, SpareEnd, StartReason};
 
+use super::client_recovery::ClientRecovery;
 use super::evidence::{End, ProcessKey};
 use super::gpu::{ComputeMode, Gpu};
 use super::ids::{Pid, ServerEpoch, Uid};
+use super::milliseconds::{maybe_milliseconds, milliseconds};
 use super::verdict::Verdict;
 use core::time::Duration;
 use serde::Serialize;
@@ -191,6 +193,16 @@ pub(crate) enum JournalEvent {
     },
     /// There is no spare copy any more, and none lives.
     SpareEnded { process: ProcessKey, uid: Uid, domain: String, server: Pid, reason: SpareEnd },
+    /// A client says how it has gone on after a fault.
+    ClientRecovered {
+        process: ProcessKey,
+        uid: Uid,
+        domain: String,
+        /// Its server when it said so; `None` when it had none.
+        server: Option<Pid>,
+        #[serde(flatten)]
+        recovery: ClientRecovery,
+    },
     /// A witness has said something that may be a fault.
     FaultSign {
         incident: u64,
@@ -375,19 +387,6 @@ pub(crate) enum JournalEvent {
         process: Option<ProcessKey>,
         text: String,
     },
-}
-
-/// Milliseconds to the microsecond.
-fn milliseconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    const MICROSECONDS: f64 = 1e3;
-    serializer.serialize_f64((time.as_secs_f64() * 1e6).round() / MICROSECONDS)
-}
-
-fn maybe_milliseconds<S: serde::Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    match time {
-        Some(time) => milliseconds(time, serializer),
-        None => serializer.serialize_none(),
-    }
 }
 
 #[cfg(test)]

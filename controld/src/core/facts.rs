@@ -6,11 +6,13 @@
 #[cfg(test)]
 mod blank;
 mod named;
+mod recovery;
 mod snapshot;
 
 use crate::core::{ComputeMode, End, Entrance, Gpu, Pid, ProcessKey, ServerEpoch, SuspectIdentity, Uid};
 use core::time::Duration;
 pub(crate) use named::{NamedFacts, NamespaceFacts};
+pub(crate) use recovery::RecoveryFacts;
 use serde::Serialize;
 pub(crate) use snapshot::Snapshot;
 
@@ -47,9 +49,20 @@ pub(crate) struct DaemonFacts {
     /// Why no client's GPU memory is known, when that was asked and could not be had.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_unknown: Option<String>,
+    /// What is kept of programs that have the preload library and say nothing, and how they are recovered, where that is
+    /// not nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayFacts>,
     /// Where clients connect; `status` says it nowhere, since who asks has found it.
     #[serde(skip)]
     pub pipe_directory: String,
+}
+
+/// What programs get that have the preload library and say nothing: the words of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct ReplayFacts {
+    pub keep: &'static str,
+    pub recover: &'static str,
 }
 
 /// What a domain does.
@@ -258,6 +271,8 @@ pub(crate) struct ClientFacts {
     pub memory_bytes: Option<u64>,
     /// The second copy of the driver that stands by in it, if one does or is to.
     pub spare: Option<SpareFacts>,
+    /// The last recovery that it has told of.
+    pub recovery: Option<RecoveryFacts>,
     /// The inode number of its PID namespace, where that was asked for and can be told.
     #[serde(skip)]
     pub pid_namespace: Option<u64>,

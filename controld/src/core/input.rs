@@ -1,5 +1,6 @@
 //! Everything that can happen to the core.
 
+use super::client_recovery::ClientRecovery;
 use super::clients::channels::{Channel, Facts};
 use super::evidence::{End, Evidence, ProcessKey};
 use super::faults::held::GpuMemory;
@@ -7,7 +8,7 @@ use super::gpu::{ManagedMode, ModeOutcome};
 use super::gpus::GpuPlace;
 use super::gpus::GpuSeen;
 use super::identity::Identity;
-use super::ids::{ConnectionId, EntranceId, JoinId, Pid, RequestId, ServerEpoch, SessionId};
+use super::ids::{ConnectionId, EntranceId, JoinId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 use super::peer::{ExitCause, NoReply, Peer};
 use super::place::Rights;
 use crate::core::Device;
@@ -86,6 +87,8 @@ pub(crate) enum Input {
     SpareLives { process: ProcessKey, token: u64 },
     /// A program has given its spare copy up.
     SpareGone { process: ProcessKey, token: u64 },
+    /// A program says how it has gone on after a fault.
+    ClientRecovered { process: ProcessKey, uid: Uid, recovery: ClientRecovery },
     /// More is known of a client's process than when it came.
     IdentityKnown {
         pid: Pid,

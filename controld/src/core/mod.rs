@@ -21,7 +21,7 @@
 //! and the others reach that by its methods alone. A decision that takes more than one room is a method of [`Core`], in
 //! the folder of the uppermost of them; what several of them must be told of is passed on here. Below the rooms is what
 //! they tell each other: [`ids`], [`gpu`], [`peer`], [`place`], [`identity`], [`evidence`], [`verdict`], [`policy`], [`saved`],
-//! [`events`], [`facts`], and [`effect`] with the [`Turn`] that all are passed: the operator's policy, the time of the
+//! [`client_recovery`], [`events`], [`facts`], and [`effect`] with the [`Turn`] that all are passed: the operator's policy, the time of the
 //! input, whether the daemon ends, and the effects that the input has so far.
 //!
 //! # Invariants
@@ -38,6 +38,7 @@
 
 mod announcement;
 pub(crate) mod catalogue;
+mod client_recovery;
 mod clients;
 mod commands;
 mod effect;
@@ -50,6 +51,7 @@ mod gpus;
 mod identity;
 mod ids;
 mod input;
+mod milliseconds;
 mod peer;
 pub(crate) mod picture;
 mod place;
@@ -66,6 +68,7 @@ mod verdict;
 
 pub(crate) use announcement::Announcement;
 pub(crate) use catalogue::{Remedy, Severity};
+pub(crate) use client_recovery::ClientRecovery;
 pub(crate) use clients::channels::{Channel, Facts as ChannelFacts, HardwareChannel, HardwareFacts};
 pub(crate) use clients::fate::{Fate, Part};
 pub(crate) use clients::rest::{Awaited, RestFacts};
@@ -172,6 +175,7 @@ impl Core {
             }
             Input::SpareLives { process, token } => self.spare_lives(process, token),
             Input::SpareGone { process, token } => self.spare_gone(process, token),
+            Input::ClientRecovered { process, uid, recovery } => self.client_recovered(process, uid, recovery),
             Input::IdentityKnown { pid, identity } => {
                 self.clients.identity_known(pid, &identity);
                 self.faults.identity_known(pid, &identity);

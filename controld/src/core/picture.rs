@@ -7,7 +7,8 @@ use super::evidence::{End, ProcessKey};
 pub(crate) use super::facts::FuneralFacts;
 pub(crate) use super::facts::{
     ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, Degradation, DomainFacts, DomainPhase, GpuFacts, NamedFacts,
-    NamespaceFacts, RegionFacts, ServerFacts, ServerPhase, Snapshot, SpareFacts, WitnessFacts,
+    NamespaceFacts, RecoveryFacts, RegionFacts, ReplayFacts, ServerFacts, ServerPhase, Snapshot, SpareFacts,
+    WitnessFacts,
 };
 use super::identity::{Identity, Threads};
 use super::ids::{DomainId, Pid, ServerEpoch, Uid};
@@ -164,7 +165,12 @@ impl Core {
             let facts = self.process_facts(process.key(pid), process, phase, None);
             let gpus = self.gpus_of(pid, process).map(|gpus| gpus.into_iter().collect());
             let spare = self.spare_facts(process.key(pid));
-            all.push(ClientFacts { contexts, waited, gpus, spare, ..facts });
+            let last = self.clients.last_recovery(process.key(pid));
+            let recovery = last.map(|(recovery, at)| {
+                let (recovery, ago) = (recovery.clone(), now.saturating_sub(*at));
+                RecoveryFacts { recovery, ago }
+            });
+            all.push(ClientFacts { contexts, waited, gpus, spare, recovery, ..facts });
         }
         for connections in of_pid.into_values() {
             let Some(client) = connections.iter().min_by_key(|client| client.came_at) else { continue };
@@ -276,6 +282,7 @@ fn facts(process: ProcessKey, uid: Uid, domain: String, identity: &Identity, pha
         threads: None,
         memory_bytes: None,
         spare: None,
+        recovery: None,
         pid_namespace: None,
     }
 }

@@ -17,6 +17,7 @@ mod newcomers;
 mod orders;
 mod picture;
 mod quarantine;
+mod recoveries;
 mod rest;
 mod rules;
 mod scene;

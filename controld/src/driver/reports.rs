@@ -4,7 +4,7 @@ use super::Driver;
 use super::degraded::Degraded;
 use super::processes::kernel_pid;
 use super::sessions::conversation::ToSession;
-use crate::core::picture::{DaemonFacts, Degradation, Snapshot};
+use crate::core::picture::{DaemonFacts, Degradation, ReplayFacts, Snapshot};
 use crate::core::vault::Caller;
 use crate::core::{Announcement, JournalEvent, Peer, Place, ProcessKey, SessionId, Uid};
 use crate::io::process::pid_namespace_inode;
@@ -154,6 +154,12 @@ impl Driver {
             degraded: self.degradations(no_server),
             driver: self.reports.driver.clone(),
             memory_unknown: None,
+            replay: self
+                .settings
+                .file
+                .replay
+                .defaults()
+                .map(|defaults| ReplayFacts { keep: defaults.keep.word(), recover: defaults.recover.word() }),
             pipe_directory: self.directory.path().to_string_lossy().into_owned(),
         };
         let picture = self.core.picture(self.now(), daemon, self.witnesses.facts());

@@ -238,6 +238,7 @@ impl Driver {
         self.share_vault();
         self.open_joins();
         reached("listening");
+        self.tell_programs();
         self.directory.write_pid_file()?;
         for remark in self.directory.take_remarks() {
             self.say(&remark);
@@ -246,6 +247,15 @@ impl Driver {
         self.hold_settings();
         reached("pid-file-written");
         Ok(())
+    }
+
+    /// Writes what programs get that have the preload library and say nothing, or takes away what another daemon has
+    /// written. Without it they get what they would have had.
+    fn tell_programs(&mut self) {
+        let written = self.directory.write_program_defaults(self.settings.file.replay.defaults());
+        if let Err(error) = written {
+            self.say(&format!("Programs are not told what [replay] has for them: {error}"));
+        }
     }
 
     /// Opens the socket `shim`, or goes on with the one that an earlier daemon had. Without it the daemon does all else.

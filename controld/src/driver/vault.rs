@@ -27,7 +27,9 @@ pub(super) use keeper::{Keeper, VaultNews};
 use super::Driver;
 use super::turn::Turn;
 use crate::core::vault::{Caller, Kept, RegionId};
-use crate::core::{Confidence, Core, Evidence, Fate, Input, JournalEvent, Part, ProcessKey, ServerEpoch, Uid};
+use crate::core::{
+    ClientRecovery, Confidence, Core, Evidence, Fate, Input, JournalEvent, Part, ProcessKey, ServerEpoch, Uid,
+};
 use crate::door::client::Client;
 use crate::door::descriptor::Descriptor;
 use crate::door::device::Device;
@@ -127,6 +129,11 @@ impl Keeper {
             }
             Ask::SpareLives { token } => self.spare_lives(turn, (caller.process, token), reply),
             Ask::SpareGone { token } => self.spare_gone(turn, (caller.process, token), reply),
+            Ask::Recovered(recovered) => {
+                let (process, uid, recovery) = (caller.process, caller.uid, ClientRecovery::of(&recovered));
+                turn.feed(Input::ClientRecovered { process, uid, recovery });
+                reply.done(Ok(0));
+            }
             // The session answers the first itself, and the others are not the vault's.
             Ask::Hello { .. } | Ask::Follow { .. } | Ask::Renewed => reply.done(Err(Failure::NOT_GREETED)),
         }

@@ -8,6 +8,7 @@
 //! | `gather` | asks for the verdict, its events, and what became of those whom it concerns |
 //! | `timeline` | what happened when, from the first sign on |
 //! | `people` | the culprit, the victims and the spared, and what became of each |
+//! | `recoveries` | what clients say that going on took them |
 //! | `words` | the fault in a sentence, how sure it is, what each witness is worth |
 //! | `advice` | what to do next, for whom |
 //! | `page`, `svg` | the text and the picture |
@@ -16,6 +17,7 @@ mod advice;
 mod gather;
 mod page;
 mod people;
+mod recoveries;
 mod svg;
 #[cfg(test)]
 mod tests;
@@ -47,6 +49,8 @@ struct Explanation {
     evidence: Vec<words::Evidence>,
     /// Who was hit, and what became of them.
     processes: Vec<people::Person>,
+    /// What going on has taken those who have a library that says it.
+    recoveries: Vec<recoveries::Recovery>,
     /// What to do next.
     advice: advice::Advice,
     /// What nobody knows.
@@ -66,6 +70,7 @@ impl Explanation {
             timeline: timeline::of(facts),
             evidence: words::evidence(verdict),
             processes: people::of(facts),
+            recoveries: recoveries::of(facts),
             advice: advice::of(facts),
             unknown: words::unknown(facts),
             verdict: verdict.clone(),

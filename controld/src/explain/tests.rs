@@ -37,6 +37,12 @@ fn events() -> Vec<Value> {
         at(0, json!({"event": "server-tainted", "incident": 3, "server": 1490})),
         at(1, json!({"event": "verdict", "verdict": verdict()})),
         at(40, json!({"event": "client-ended", "process": process(1529), "incident": 3, "end": {"exited": 1}})),
+        at(
+            9,
+            json!({"event": "client-recovered", "process": process(1540), "server": 1550, "number": 1, "way": "spare",
+                     "error": 700, "total_ms": 0.61, "steps_ms": {"wait": 0.2, "map": 0.03, "objects": 0.38},
+                     "switch_ms": {"alive": 0.01, "memory": 0.02, "objects": 0.05, "lead": 0.33}}),
+        ),
         at(210, json!({"event": "server-swapped", "incident": 3, "from": 1490, "to": 1551, "after_ms": 210.0})),
         at(540, json!({"event": "client-admitted", "process": process(1533), "server": 1551})),
         at(700, json!({"event": "client-admitted", "process": process(1600), "server": 1551})),
@@ -73,6 +79,7 @@ fn a_page_says_who_it_was_what_became_of_whom_and_what_to_do() {
          domain \"user 1000\"; 3 other clients were lost with it.",
         "certain: a witness that can't be wrong",
         "+1.0 ms verdict 3: client 1529, certain",
+        "+9.0 ms 1540 says it has recovered with its spare copy in 0.61 ms: lead 0.33, objects 0.05, memory 0.02",
         "+210.0 ms server 1551 takes the place of 1490",
         "+540.0 ms 1533 is served again by server 1551",
         "+700.0 ms newcomer 1600 is served by server 1551",
@@ -88,6 +95,11 @@ fn a_page_says_who_it_was_what_became_of_whom_and_what_to_do() {
     ] {
         assert!(plain.contains(part), "{part}\nin\n{page}");
     }
+    let json = serde_json::to_value(&explanation).expect("it can be written");
+    let steps = json!({"wait": 0.2, "map": 0.03, "objects": 0.38});
+    let switch = json!({"alive": 0.01, "memory": 0.02, "objects": 0.05, "lead": 0.33});
+    let recovery = json!({"pid": 1540, "way": "spare", "total_ms": 0.61, "steps_ms": steps, "switch_ms": switch});
+    assert_eq!(json["recoveries"], json!([recovery]));
     assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
     assert!(page.lines().count() <= 66, "it is one page: {page}");
 }

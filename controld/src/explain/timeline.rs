@@ -2,6 +2,7 @@
 
 use super::gather::Facts;
 use super::people::end;
+use super::recoveries;
 use serde::Serialize;
 use serde_json::Value;
 use std::time::{Duration, SystemTime};
@@ -104,6 +105,7 @@ fn told(event: &Value, facts: &Facts) -> Option<(Lane, String)> {
         "culprit-gone" => (Lane::Culprit, format!("{pid} has ended, and nothing is left of it")),
         "victim-terminated" => (lane_of(pid), format!("{pid} lingered and was ended at its server")),
         "client-ended" => (lane_of(pid), format!("{pid} {}", end(&event["end"]))),
+        "client-recovered" => (lane_of(pid), recoveries::told(event)),
         "client-refused" => (lane_of(pid), format!("{pid} is refused: {}", text("reason"))),
         "server-started" => (Lane::Servers, format!("server {server} starts")),
         "server-start-failed" => (Lane::Servers, format!("no server can be started: {}", text("text"))),

@@ -3,7 +3,7 @@
 //! Among the newest events those of a fault are pushed out by what happens later, and nothing of them says which fault
 //! they belong to but for a few. Here an incident is followed from its first sign for [`FOLLOWED`]: signs, verdicts,
 //! what was done to its culprit, the ends of its clients and of its server, the server in its place, those of its
-//! clients that are served again there, and the first newcomers.
+//! clients that are served again there or have recovered by themselves, and the first newcomers.
 //!
 //! Events are read as the journal has them, so that those of an earlier daemon, read back from the file, count too.
 
@@ -23,8 +23,12 @@ const MOST_INCIDENTS: usize = 64;
 const MOST_EVENTS: usize = 64;
 /// Admissions of newcomers to the new server: the first show that the door is open, and there may be thousands.
 const MOST_NEWCOMERS: usize = 4;
+/// Recoveries that are kept of one incident until a verdict says whether they belong to it.
+const MOST_EARLY: usize = 32;
 /// Memory that all of it may take, about.
 const MOST_BYTES: usize = 96 << 10;
+/// A client says that it has recovered.
+const RECOVERED: &str = "client-recovered";
 /// Where a daemon ends and its incidents with it; one that is taken over has its incidents go on.
 const ENDS: [&str; 2] = ["daemon-started", "daemon-ended"];
 
@@ -47,6 +51,8 @@ struct Incident {
     /// The processes that its verdicts speak of.
     processes: Vec<u64>,
     newcomers: usize,
+    /// Those of its domain who have said that they have recovered, each with that event until a verdict names it.
+    recovered: Vec<(u64, Option<Arc<Remembered>>)>,
     events: Vec<Arc<Remembered>>,
     bytes: usize,
 }
@@ -84,12 +90,13 @@ impl Incidents {
             self.incidents.push_back(incident);
         }
         for incident in self.incidents.iter_mut().filter(|incident| incident.open) {
-            if incident.takes(word, &value, number) && incident.events.len() < MOST_EVENTS {
-                let bytes = size_of::<Arc<Remembered>>() + event.bytes();
-                incident.bytes += bytes;
-                self.bytes += bytes;
-                incident.events.push(Arc::clone(event));
+            let before = incident.bytes;
+            if incident.takes(word, &value, number) {
+                incident.keep(event);
+            } else if word == RECOVERED {
+                incident.recovered_early(&value, event);
             }
+            self.bytes = self.bytes + incident.bytes - before;
         }
         while self.incidents.len() > MOST_INCIDENTS || self.bytes > MOST_BYTES {
             let Some(oldest) = self.incidents.pop_front() else { break };
@@ -123,6 +130,7 @@ impl Incident {
             verdicts: Vec::new(),
             processes: Vec::new(),
             newcomers: 0,
+            recovered: Vec::new(),
             events: Vec::new(),
             bytes: size_of::<Self>(),
         }
@@ -139,6 +147,14 @@ impl Incident {
         let is_of_domain = event["domain"].as_str() == Some(&self.domain);
         match word {
             "culprit-sanctioned" => event["verdict"].as_u64().is_some_and(|number| self.verdicts.contains(&number)),
+            // More of them would be of other faults, or made up.
+            RECOVERED => {
+                let is_first = !self.recovered.iter().any(|(of, _)| Some(*of) == pid);
+                if is_ours && is_first {
+                    self.recovered.extend(pid.map(|pid| (pid, None)));
+                }
+                is_ours && is_first
+            }
             "culprit-gone" | "regions-adopted" | "client-ended" | "client-refused" => is_ours,
             "server-exited" => server.is_some() && server == self.server,
             "server-started" | "server-ready" | "server-start-failed" | "breaker-opened" | "breaker-closed" => {
@@ -151,6 +167,37 @@ impl Incident {
                 self.newcomers <= MOST_NEWCOMERS
             }
             _ => false,
+        }
+    }
+
+    fn keep(&mut self, event: &Arc<Remembered>) {
+        if self.events.len() < MOST_EVENTS {
+            self.bytes += size_of::<Arc<Remembered>>() + event.bytes();
+            self.events.push(Arc::clone(event));
+        }
+    }
+
+    /// A client has recovered, and no verdict has named it yet: with a spare copy that is sooner.
+    fn recovered_early(&mut self, value: &Value, event: &Arc<Remembered>) {
+        let Some(pid) = value["process"]["pid"].as_u64() else { return };
+        let is_of_domain = value["domain"].as_str() == Some(&self.domain);
+        let is_known = self.recovered.iter().any(|(of, _)| *of == pid);
+        if is_of_domain && !is_known && self.recovered.len() < MOST_EARLY {
+            self.bytes += event.bytes();
+            self.recovered.push((pid, Some(Arc::clone(event))));
+        }
+    }
+
+    /// Those of them whom a verdict has named now.
+    fn keep_early(&mut self) {
+        for at in 0..self.recovered.len() {
+            let (pid, early) = &mut self.recovered[at];
+            if self.processes.contains(pid)
+                && let Some(event) = early.take()
+            {
+                self.bytes -= event.bytes();
+                self.keep(&event);
+            }
         }
     }
 
@@ -169,6 +216,7 @@ impl Incident {
                 self.domain = text(&verdict["domain"]);
                 let victims = verdict["victims"].as_array().into_iter().flatten().filter_map(Value::as_u64);
                 self.processes.extend(victims.chain(verdict["culprit"]["pid"].as_u64()));
+                self.keep_early();
             }
             _ => {}
         }

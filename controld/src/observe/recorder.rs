@@ -246,6 +246,7 @@ fn bucket(event: &JournalEvent) -> Option<Bucket> {
         | JournalEvent::SpareReady { uid, .. }
         | JournalEvent::SpareLives { uid, .. }
         | JournalEvent::SpareEnded { uid, .. }
+        | JournalEvent::ClientRecovered { uid, .. }
         | JournalEvent::FuneralBegun { uid, .. }
         | JournalEvent::FuneralMeasured { uid, .. }
         | JournalEvent::FuneralEnded { uid, .. }

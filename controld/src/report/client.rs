@@ -2,7 +2,7 @@
 
 use super::text::{NOTHING, harmless, or_nothing, span, wrapped};
 use super::{Viewer, fitted};
-use crate::core::picture::{ClientFacts, Snapshot, SpareFacts};
+use crate::core::picture::{ClientFacts, RecoveryFacts, Snapshot, SpareFacts};
 use crate::core::{End, Gpu, Pid};
 use remps_proto::admin::Form;
 
@@ -37,7 +37,7 @@ pub(crate) fn client_state(
 
 type Row = (&'static str, fn(&ClientFacts) -> String);
 
-const ROWS: [Row; 18] = [
+const ROWS: [Row; 19] = [
     ("pid", |client| client.process.pid.to_string()),
     ("start time", |client| client.process.start_time.to_string()),
     ("uid", |client| client.uid.to_string()),
@@ -51,6 +51,7 @@ const ROWS: [Row; 18] = [
         or_nothing(client.gpus.as_ref().map(names).filter(|names| !names.is_empty()))
     }),
     ("spare", |client| or_nothing(client.spare.as_ref().map(spare))),
+    ("last recovery", |client| or_nothing(client.recovery.as_ref().map(recovery))),
     ("waited", |client| or_nothing(client.waited.map(span))),
     ("command", |client| harmless(&client.identity.command)),
     ("cgroup", |client| harmless(&client.identity.cgroup)),
@@ -69,6 +70,11 @@ fn spare(spare: &SpareFacts) -> String {
     let server = spare.server.map(|pid| format!(" on server {pid}")).unwrap_or_default();
     let behind = if spare.behind > 0 { format!(", {} behind", spare.behind) } else { String::new() };
     format!("{}{server}{behind}", spare.word())
+}
+
+/// How the client has gone on after the last fault, in words.
+fn recovery(last: &RecoveryFacts) -> String {
+    format!("{}, {} ago", last.text(), span(last.ago))
 }
 
 /// How a process ended, in words.

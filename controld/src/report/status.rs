@@ -3,7 +3,10 @@
 use super::table::aligned;
 use super::text::{NOTHING, harmless, mebibytes, or_nothing, span, wrapped};
 use super::{Viewer, fitted};
-use crate::core::picture::{ClientPhase, DomainFacts, DomainPhase, ServerFacts, Snapshot, SpareFacts, WitnessFacts};
+use crate::core::picture::{
+    ClientFacts, ClientPhase, DomainFacts, DomainPhase, RecoveryFacts, ReplayFacts, ServerFacts, Snapshot, SpareFacts,
+    WitnessFacts,
+};
 use remps_proto::admin::Form;
 use serde::Serialize;
 
@@ -12,9 +15,10 @@ const NOTICE: &str = "notice";
 
 const DOMAINS: [&str; 7] = ["DOMAIN", "UID", "STATE", "SERVER", "STANDBY", "CLIENTS", "WAITING"];
 const SERVERS: [&str; 7] = ["SERVER", "UID", "DOMAIN", "STATE", "CLIENTS", "READY FOR", "MEMORY"];
-const CLIENTS: [&str; 9] = ["CLIENT", "UID", "DOMAIN", "STATE", "SERVER", "SPARE", "MEMORY", "WAITED", "COMMAND"];
+const CLIENTS: [&str; 10] =
+    ["CLIENT", "UID", "DOMAIN", "STATE", "SERVER", "SPARE", "RECOVERED", "MEMORY", "WAITED", "COMMAND"];
 /// The columns that are there only when some client has something in them, the last one first.
-const SOMETIMES: [usize; 2] = [6, 5];
+const SOMETIMES: [usize; 3] = [7, 6, 5];
 const FUNERALS: [&str; 6] = ["FUNERAL", "UID", "DOMAIN", "DESCRIPTORS", "PINNED", "HELD"];
 const STRANGERS: [&str; 6] = ["STRANGER", "UID", "MEMORY", "SINCE", "GPU", "COMMAND"];
 
@@ -82,6 +86,11 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String>
         span(daemon.uptime),
         harmless(&ready)
     )];
+    if let Some(ReplayFacts { keep, recover }) = daemon.replay {
+        lines.push(format!(
+            "Programs with the preload library: keep {keep}, recover {recover}, unless they say otherwise"
+        ));
+    }
     lines.extend(snapshot.witnesses.iter().map(witness));
     for gpu in &snapshot.gpus {
         let mode = or_nothing(gpu.compute_mode);
@@ -101,7 +110,7 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String>
         }
     }
     lines.extend(section(&SERVERS, &servers(snapshot), form));
-    let (mut heading, mut clients) = (CLIENTS.to_vec(), clients(snapshot));
+    let (mut heading, mut clients) = (CLIENTS.to_vec(), clients(snapshot, form));
     for column in SOMETIMES {
         if clients.iter().all(|row| row[column] == NOTHING) {
             heading.remove(column);
@@ -204,8 +213,11 @@ fn state(server: &ServerFacts) -> String {
     if gpus.is_empty() { word.to_owned() } else { format!("{word} on {}", gpus.join(" ")) }
 }
 
-fn clients(snapshot: &Snapshot) -> Vec<Vec<String>> {
+fn clients(snapshot: &Snapshot, form: Form) -> Vec<Vec<String>> {
     let here = snapshot.clients.iter().filter(|client| client.phase != ClientPhase::Gone);
+    // It is for the wide table alone.
+    let recovered =
+        |client: &ClientFacts| client.recovery.as_ref().filter(|_| form == Form::Wide).map(RecoveryFacts::text);
     let clients = here.map(|client| {
         vec![
             client.process.pid.to_string(),
@@ -214,6 +226,7 @@ fn clients(snapshot: &Snapshot) -> Vec<Vec<String>> {
             client.phase.word().to_owned(),
             or_nothing(client.server),
             or_nothing(client.spare.as_ref().map(spare)),
+            or_nothing(recovered(client)),
             or_nothing(client.memory_bytes.map(mebibytes)),
             or_nothing(client.waited.map(span)),
             harmless(&client.identity.command),

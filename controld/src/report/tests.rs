@@ -75,6 +75,7 @@ fn client(pid: Pid, uid: Uid, phase: ClientPhase) -> ClientFacts {
     ClientFacts {
         pid_namespace: None,
         spare: None,
+        recovery: None,
         threads: Some(100.0),
         memory_bytes: None,
         gpus: None,
@@ -156,6 +157,31 @@ fn ledger(faults: impl IntoIterator<Item = Verdict>) -> FaultLedger {
         ledger.push(Fault::Own { time: "2026-11-20T12:00:00.123Z".to_owned(), verdict: Box::new(verdict), users });
     }
     ledger
+}
+
+#[test]
+fn what_the_last_recovery_of_a_client_took_is_shown_wide_and_as_json() {
+    use crate::core::ClientRecovery;
+    use crate::core::picture::RecoveryFacts;
+    use remps_proto::shim::{Recovered, Way};
+    let (steps_us, switch_us) = (vec![400, 0, 0, 0, 0, 0, 0, 30, 180], vec![10, 20]);
+    let said = Recovered { number: 3, way: Way::SPARE, error: 700, total_us: 610, steps_us, switch_us };
+    let clean = snapshot();
+    let mut snapshot = clean.clone();
+    let recovery = RecoveryFacts { recovery: ClientRecovery::of(&said), ago: Duration::from_secs(90) };
+    snapshot.clients[0].recovery = Some(recovery);
+    let shown = |form| status(snapshot.clone(), OWNER, form).join("\n");
+    let wide = shown(Form::Wide);
+    assert!(wide.contains("RECOVERED") && wide.contains("spare 0.61 ms"), "{wide}");
+    assert!(!shown(Form::Table).contains("RECOVERED"));
+    assert!(!status(clean, OWNER, Form::Wide).join("\n").contains("RECOVERED"));
+    let json: Value = serde_json::from_str(&shown(Form::Json)).unwrap();
+    let wanted = serde_json::json!({"number": 3, "way": "spare", "error": 700, "total_ms": 0.61, "ago_s": 90.0,
+        "steps_ms": {"wait": 0.4, "map": 0.03, "objects": 0.18}, "switch_ms": {"alive": 0.01, "memory": 0.02}});
+    assert_eq!(json["clients"][0]["recovery"], wanted);
+    assert_eq!(json["clients"][1]["recovery"], Value::Null);
+    let state = client_state(&snapshot, OWNER, 42, Form::Table).unwrap().join("\n");
+    assert!(state.contains("last recovery:    spare 0.61 ms, 1m30s ago"), "{state}");
 }
 
 #[test]

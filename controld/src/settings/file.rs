@@ -4,6 +4,7 @@
 //! fields of the core's policies. Times are in seconds, fractions allowed. Every field has a value, so that the
 //! defaults, written out, name every key there is; where a feature can be off, 0 or an empty text says so.
 
+use super::replay::Replay;
 use crate::core::vault::VaultPolicy;
 use crate::core::{Policy, forms};
 use crate::sys::proc;
@@ -27,6 +28,8 @@ pub(crate) struct ConfigFile {
     pub state_directory: String,
     /// Largest size of each log file, in MiB; 0 is without limit.
     pub log_size_mib: u64,
+    /// What programs get that have the preload library and say nothing.
+    pub replay: Replay,
     /// Whose GPU memory is kept, and how much of it.
     pub vault: VaultPolicy,
     /// Who tells of faults.
@@ -103,6 +106,7 @@ impl Default for ConfigFile {
             successor_wait: Duration::from_secs(600),
             state_directory: super::AUTOMATIC.into(),
             log_size_mib: 64,
+            replay: Replay::default(),
             vault: VaultPolicy::default(),
             witness: Witness::default(),
             observe: Observe::default(),

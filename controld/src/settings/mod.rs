@@ -9,6 +9,7 @@
 //! | `file` | the keys, with their defaults; those that decide something are the core's policies |
 //! | `parse` | text to values, with every error in it |
 //! | `faults` | what is wrong with a file, each with its line |
+//! | `replay` | what programs get that have the preload library and say nothing |
 //! | `cluster` | whom to tell in a cluster |
 //! | `retired` | keys that are no settings any more |
 //! | `check` | values that have the right type and make no sense |
@@ -21,6 +22,7 @@ mod cluster;
 mod faults;
 mod file;
 mod parse;
+mod replay;
 mod retired;
 pub(crate) mod servers_file;
 pub(crate) mod show;

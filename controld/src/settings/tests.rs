@@ -185,6 +185,17 @@ fn a_value_that_makes_no_sense_is_an_error_that_says_why() {
 }
 
 #[test]
+fn programs_are_not_recovered_by_default_and_only_where_their_state_is_kept() {
+    assert_eq!(with_file("").expect("sound").file.replay.defaults(), None);
+    let replay = with_file("[replay]\nkeep = \"state\"\nrecover = \"in-place\"\n").expect("sound").file.replay;
+    assert_eq!(replay.defaults().map(|defaults| defaults.recover.word()), Some("in-place"));
+    for keep in ["", "keep = \"memory\"\n"] {
+        let error = with_file(&format!("[replay]\n{keep}recover = \"spare\"\n")).expect_err("nothing to go by");
+        assert!(error.to_string().contains("replay.recover"), "{error}");
+    }
+}
+
+#[test]
 fn metrics_are_served_on_this_machine_only() {
     for sound in ["", "unix:/run/m.sock", "127.0.0.1:9400", "[::1]:9400", "127.3.2.1:1"] {
         with_file(&format!("[observe]\nlisten = \"{sound}\"\n")).expect(sound);

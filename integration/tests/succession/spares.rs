@@ -6,7 +6,7 @@ use integration::lab::client::Client;
 use integration::lab::escrow::Shim;
 use integration::lab::stage::Stage;
 use nix::sys::signal::{Signal, kill};
-use remps_proto::shim::{Answer, Ask, Capabilities, Failure, ServerState};
+use remps_proto::shim::{Answer, Ask, Capabilities, Failure, Recovered, ServerState, Way};
 
 /// How long a server of the simulation may take to stand by.
 const WAIT_MS: u64 = 20_000;
@@ -124,5 +124,51 @@ fn who_says_that_its_spare_copy_is_gone_and_stays_is_listed_and_ended() {
         let (next, other) = place(&mut shim);
         assert!(next != token && other == server, "{next:x} on {other}");
         drop(spare);
+    });
+}
+
+#[test]
+fn what_a_recovery_took_is_believed_of_who_says_it_alone_and_an_earlier_library_says_nothing() {
+    Stage::run(|stage| {
+        start(stage);
+        let (mut shim, welcome) = Shim::greeted(stage.pipe_dir()).expect("a welcome");
+        assert!(welcome.capabilities.has(Capabilities::RECOVERIES));
+        let _client = Client::attach(stage.pipe_dir()).expect("a server");
+        let own = |stage: &Stage| stage.ask(&format!("get_client_state {} --json\n", std::process::id()));
+        let recovery =
+            |stage: &Stage| serde_json::from_str::<serde_json::Value>(&own(stage)).expect("JSON")["recovery"].clone();
+        assert!(recovery(stage).is_null(), "{}", own(stage));
+        let said = |number: u64, total_us: u64| {
+            let (way, steps_us, switch_us) = (Way::SPARE_FAILED, vec![7, 3], vec![2]);
+            Ask::Recovered(Recovered { number, way, error: 700, total_us, steps_us, switch_us })
+        };
+        assert_eq!(asks(&mut shim, said(1, 1500)), DONE);
+        assert_eq!(
+            (&recovery(stage)["way"], &recovery(stage)["total_ms"]),
+            (&"spare-failed".into(), &1.5.into()),
+            "{}",
+            own(stage)
+        );
+        // Said again after a lost connection, and by a process that forgets how many there were.
+        assert_eq!(asks(&mut door(stage), said(1, 9999)), DONE);
+        assert_eq!(recovery(stage)["total_ms"], 1.5);
+        assert_eq!(asks(&mut shim, said(2, 2500)), DONE);
+        assert_eq!(recovery(stage)["number"], 2);
+        // Without end, it is written in bounds and counted.
+        for number in 3..9_000 {
+            assert_eq!(asks(&mut shim, said(number, 20)), DONE);
+        }
+        let count = "mps_client_recovery_seconds_count{way=\"spare_failed\"} 8999\n";
+        let metrics = stage.ask("metrics\n");
+        assert!(metrics.contains(count), "{metrics}");
+        let journal = std::fs::read_to_string(stage.lab().log_dir().join("events.jsonl")).expect("it is there");
+        let written = journal.matches("client-recovered").count();
+        assert!(written < 8_000, "{written}");
+        // A new daemon knows nothing of it, and is told of the next one.
+        stage.kill_daemon();
+        start(stage);
+        assert_eq!(asks(&mut door(stage), said(9_000, 20)), DONE);
+        // It learns from its server who its clients are.
+        stage.wait_for("what it says", || own(stage).contains("\"number\":9000,"));
     });
 }

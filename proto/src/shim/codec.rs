@@ -6,7 +6,7 @@ use super::message::{Answer, Ask, Commit, FromShim, Inherited, Range, Region, To
 use super::wire::{self, from_shim::Content as Asked, to_shim::Content as Answered};
 use super::{
     Capabilities, Failure, MAX_COMMIT_BYTES, MAX_GPU_BYTES, MAX_LABEL_BYTES, MAX_MESSAGE_BYTES, MAX_NAME_BYTES,
-    MAX_RANGES, Part, Rest, ServerState,
+    MAX_RANGES, Part, Recovered, Rest, ServerState,
 };
 
 fn is_token(token: u64) -> Result<(), DecodeError> {
@@ -40,7 +40,7 @@ pub enum DecodeError {
     Value(&'static str),
 }
 
-fn limited(what: &'static str, got: usize, max: usize) -> Result<(), DecodeError> {
+pub(super) fn limited(what: &'static str, got: usize, max: usize) -> Result<(), DecodeError> {
     if got <= max { Ok(()) } else { Err(DecodeError::TooLarge { what, got, max }) }
 }
 
@@ -137,6 +137,7 @@ impl Ask {
             Self::SpareStands { token, .. } | Self::SpareLives { token } | Self::SpareGone { token } => {
                 is_token(*token)
             }
+            Self::Recovered(recovered) => recovered.check(),
             Self::Hello { .. }
             | Self::Release { .. }
             | Self::HandBack
@@ -191,6 +192,7 @@ impl FromShim {
             }
             Asked::SpareLives(wire::SpareLives { token }) => Ask::SpareLives { token },
             Asked::SpareGone(wire::SpareGone { token }) => Ask::SpareGone { token },
+            Asked::Recovered(recovered) => Ask::Recovered(Recovered::read(recovered)),
         };
         ask.check()?;
         Ok(Self { request, ask })
@@ -230,6 +232,7 @@ impl FromShim {
             }
             Ask::SpareLives { token } => Asked::SpareLives(wire::SpareLives { token }),
             Ask::SpareGone { token } => Asked::SpareGone(wire::SpareGone { token }),
+            Ask::Recovered(recovered) => Asked::Recovered(recovered.write()),
         };
         encoded(&wire::FromShim { request: self.request, content: Some(content) })
     }

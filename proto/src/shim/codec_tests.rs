@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::shim::{MOST_STEPS, Way};
 
 fn region() -> Region {
     Region {
@@ -45,6 +46,16 @@ fn any_commit() -> impl Strategy<Value = Commit> {
     (any::<u64>(), data, ranges).prop_map(|(generation, data, ranges)| Commit { generation, data, ranges })
 }
 
+fn any_recovered() -> impl Strategy<Value = Recovered> {
+    let times = || prop::collection::vec(0..=1_000_000_u64, 0..=MOST_STEPS);
+    (1..=u64::MAX, any::<u32>(), any::<u32>(), 0..=1_000_000_u64, times(), times()).prop_map(
+        |(number, way, error, more_us, steps_us, switch_us)| {
+            let most: u64 = steps_us.iter().sum::<u64>().max(switch_us.iter().sum());
+            Recovered { number, way: Way(way), error, total_us: most + more_us, steps_us, switch_us }
+        },
+    )
+}
+
 fn any_ask() -> impl Strategy<Value = Ask> {
     prop_oneof![
         (any::<u32>(), any::<u64>())
@@ -78,6 +89,7 @@ fn any_ask() -> impl Strategy<Value = Ask> {
         }),
         (1..=u64::MAX).prop_map(|token| Ask::SpareLives { token }),
         (1..=u64::MAX).prop_map(|token| Ask::SpareGone { token }),
+        any_recovered().prop_map(Ask::Recovered),
     ]
 }
 

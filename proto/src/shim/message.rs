@@ -1,6 +1,6 @@
 //! The messages as both sides work with them.
 
-use super::{Capabilities, Failure, Part, Rest, ServerState};
+use super::{Capabilities, Failure, Part, Recovered, Rest, ServerState};
 
 /// A region, as it is told in both directions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -174,6 +174,8 @@ pub enum Ask {
         /// The grant's token, not 0.
         token: u64,
     },
+    /// This process has gone on after a fault. Said again, it is known already.
+    Recovered(Recovered),
 }
 
 /// A request of the library.

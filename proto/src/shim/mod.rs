@@ -3,7 +3,7 @@
 //! ```text
 //! library -> daemon   Hello, Escrow, Release, List, HandBack, Adopt, Discard, Report, Where,
 //!                     Commit, Succeed, Fate, Watch, Subscribe, Renewed, Follow,
-//!                     Spare, SpareStands, SpareLives, SpareGone                                      FromShim
+//!                     Spare, SpareStands, SpareLives, SpareGone, Recovered                           FromShim
 //! daemon -> library   Welcome, Inherited, Region …, Spare, Done or Failed; Epoch, SpareVoid          ToShim
 //! ```
 //! One message is one packet on the socket [`SOCKET_NAME`]; a descriptor travels beside an Escrow and a Follow, and beside each Region
@@ -47,12 +47,22 @@
 //! on which the process has sent a Spare or a SpareStands. Who has lost such a connection sends a SpareStands on the next
 //! one, which fails with [`Failure::NOT_FOUND`] when the grant is over.
 //!
+//! # What a recovery took
+//! A program that has gone on with another copy of the driver says with a Recovered which way it took and how long each
+//! step was ([`Recovered`]). It is a claim about the program alone: nothing is decided by it.
+//!
+//! # What programs get that say nothing
+//! A file beside the socket has what the daemon's configuration says of that ([`ProgramDefaults`]): the library decides
+//! before it may wait for an answer.
+//!
 //! # After a lost connection
 //! The daemon may be killed between doing and answering. Each request may be sent again: an escrow alike replaces, a
 //! release of what is not there fails with [`Failure::NOT_FOUND`], and who adopts what it has already gets it again.
 
 mod codec;
+mod defaults;
 mod message;
+mod recovered;
 mod spare;
 
 /// The types generated from `shim.proto`; `proto/tests/bootstrap.rs` keeps them equal to it.
@@ -61,7 +71,9 @@ pub mod wire {
 }
 
 pub use codec::DecodeError;
+pub use defaults::{DEFAULTS_NAME, Keep, MAX_DEFAULTS_BYTES, ProgramDefaults, Recover};
 pub use message::{Answer, Ask, Commit, FromShim, Inherited, Range, Region, ToShim, Welcome};
+pub use recovered::{MOST_STEPS, RECOVERY_STEPS, Recovered, SWITCH_STEPS, Way};
 pub use spare::SpareName;
 
 /// Version of the protocol that this code speaks. Both sides go on with the lower one.
@@ -104,6 +116,8 @@ impl Capabilities {
     pub const SUBSCRIPTIONS: Self = Self(1 << 6);
     /// It lets a spare copy of the driver stand by on another server: Spare, SpareStands, SpareLives and SpareGone.
     pub const SPARES: Self = Self(1 << 7);
+    /// It hears what a recovery took: Recovered.
+    pub const RECOVERIES: Self = Self(1 << 8);
 
     /// Whether all of these are among them.
     #[must_use]

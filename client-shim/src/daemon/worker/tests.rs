@@ -8,7 +8,9 @@ use std::{
 use nix::sys::socket::{
     AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept, bind, listen, recv, send, socket,
 };
-use remps_proto::shim::{Answer, FromShim, MAX_MESSAGE_BYTES, Part, ServerState, ToShim, VERSION, Welcome};
+use remps_proto::shim::{
+    Answer, Failure, FromShim, MAX_MESSAGE_BYTES, Part, Recovered, ServerState, ToShim, VERSION, Way, Welcome,
+};
 
 use super::*;
 
@@ -94,6 +96,29 @@ fn news_is_heard_on_the_one_connection_whatever_else_is_asked_and_whoever_the_da
     daemon.says(request, Answer::Done { regions: 0 });
     is_heard(&[ServerState::HEALTHY, ServerState::TAINTED, ServerState::GONE]);
     assert_eq!(news::said(), (7, ServerState::GONE));
+    // What recoveries took is told to who knows of that, and to the next one where the first has not answered.
+    let of =
+        |number| Recovered { number, way: Way::COLD, error: 700, total_us: 1, steps_us: vec![], switch_us: vec![] };
+    recovered::tell(of(1));
+    link.wake();
+    while recovered::oldest().is_some() {
+        thread::yield_now();
+    }
+    drop(daemon);
+    let able = ABLE.and(Capabilities::RECOVERIES);
+    recovered::tell(of(2));
+    let daemon = Daemon::welcomes(&listener, able);
+    assert_eq!(daemon.hears().ask, Ask::Recovered(of(2)), "the first one was for a daemon that knows nothing of it");
+    drop(daemon);
+    recovered::tell(of(3));
+    let daemon = Daemon::welcomes(&listener, able);
+    let FromShim { request, ask } = daemon.hears();
+    assert_eq!(ask, Ask::Recovered(of(2)));
+    daemon.says(request, Answer::Failed(Failure::MALFORMED));
+    let FromShim { request, ask } = daemon.hears();
+    assert_eq!(ask, Ask::Recovered(of(3)), "what one will not have is not said again");
+    daemon.says(request, Answer::Done { regions: 0 });
+    assert!(matches!(daemon.hears().ask, Ask::Subscribe { server: 7 }));
     // One of an earlier release is asked, and asked again.
     drop(daemon);
     let daemon = Daemon::welcomes(&listener, Capabilities::VAULT.and(Capabilities::NEWS));
@@ -102,5 +127,5 @@ fn news_is_heard_on_the_one_connection_whatever_else_is_asked_and_whoever_the_da
         assert_eq!(ask, Ask::Watch { server: 7, state: ServerState::HEALTHY, wait_ms: 0 });
         daemon.tells(request, ServerState::HEALTHY);
     }
-    assert_eq!(link.progress().connections, 3);
+    assert_eq!(link.progress().connections, 5);
 }

@@ -10,6 +10,7 @@
 //! | [`offenders`] | who is refused or set apart, since his like has caused faults |
 //! | [`spares`] | who has a second copy of the driver, on which other server |
 //! | [`guests`] | who is on a server with that, as long as the server has it |
+//! | [`recoveries`] | what each client says that its last recovery took |
 //! | [`whereabouts`] | on which GPUs each client has contexts |
 //!
 //! # A client's way
@@ -28,6 +29,7 @@ pub(super) mod grouping;
 pub(super) mod guests;
 pub(super) mod handshakes;
 pub(super) mod offenders;
+pub(super) mod recoveries;
 pub(super) mod rest;
 pub(super) mod spares;
 pub(super) mod whereabouts;
@@ -43,6 +45,7 @@ use core::time::Duration;
 use fate::FormerHomes;
 use guests::Guests;
 use offenders::Offenders;
+use recoveries::Recoveries;
 use spares::Spares;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -61,6 +64,7 @@ pub(super) struct Clients {
     looks: Looks,
     spares: Spares,
     guests: Guests,
+    recoveries: Recoveries,
 }
 
 impl Clients {
@@ -186,6 +190,7 @@ impl Clients {
         let process = self.processes.remove(&pid)?;
         self.former_homes.note(pid, &process);
         self.channels.remove_process(pid);
+        self.recoveries.process_gone(pid);
         Some(process)
     }
 

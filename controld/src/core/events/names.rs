@@ -23,6 +23,7 @@ impl JournalEvent {
             Self::SpareReady { .. } => "spare-ready",
             Self::SpareLives { .. } => "spare-lives",
             Self::SpareEnded { .. } => "spare-ended",
+            Self::ClientRecovered { .. } => "client-recovered",
             Self::FaultSign { .. } => "fault-sign",
             Self::Verdict { .. } => "verdict",
             Self::VerdictCorrected { .. } => "verdict-corrected",

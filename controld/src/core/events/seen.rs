@@ -30,6 +30,7 @@ impl JournalEvent {
             | Self::SpareReady { uid: of, .. }
             | Self::SpareLives { uid: of, .. }
             | Self::SpareEnded { uid: of, .. }
+            | Self::ClientRecovered { uid: of, .. }
             | Self::FaultSign { uid: of, .. }
             | Self::CulpritSanctioned { uid: of, .. }
             | Self::CulpritGone { uid: of, .. }

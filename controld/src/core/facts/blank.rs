@@ -8,6 +8,7 @@ impl DaemonFacts {
     pub(crate) fn blank() -> Self {
         Self {
             memory_unknown: None,
+            replay: None,
             pid: 7,
             version: "0.1.0",
             personality: "580".to_owned(),

@@ -89,8 +89,9 @@ impl Driver {
 
     pub(in crate::driver) fn hold_settings(&self) {
         use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, LOG, PID_FILE};
+        use remps_proto::shim;
         let wait = self.settings.file.successor_wait;
-        let paths = [CONTROL, CONTROL_PRIVILEGED, LOG, PID_FILE, remps_proto::shim::SOCKET_NAME]
+        let paths = [CONTROL, CONTROL_PRIVILEGED, LOG, PID_FILE, shim::SOCKET_NAME, shim::DEFAULTS_NAME]
             .map(|name| self.directory.file(name));
         self.successor.settings(&Settings {
             // Zero would stand for the holder's own default.

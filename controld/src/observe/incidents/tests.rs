@@ -69,6 +69,33 @@ fn a_fault_has_its_own_events_and_those_of_whom_it_concerns() {
 }
 
 #[test]
+fn each_client_has_recovered_from_a_fault_once_whether_the_verdict_knows_it_yet_or_not() {
+    let mut told = Told::default();
+    let recovered =
+        |pid: u64, domain: &str| json!({"event": "client-recovered", "process": {"pid": pid}, "domain": domain});
+    told.event(recovered(44, "user 7"));
+    told.event(json!({"event": "fault-sign", "incident": 1, "server": 7, "domain": "user 7"}));
+    for event in [recovered(43, "user 7"), recovered(43, "user 7"), recovered(44, "user 8"), recovered(99, "user 7")] {
+        told.event(event);
+    }
+    told.event(json!({"event": "verdict", "verdict": {"number": 5, "incident": 1, "server": 7, "domain": "user 7",
+        "culprit": {"pid": 42}, "victims": [43, 44]}}));
+    for event in [recovered(43, "user 7"), recovered(44, "user 7"), recovered(44, "user 7"), recovered(99, "user 7")] {
+        told.event(event);
+    }
+    let own = ["fault-sign", "client-recovered", "verdict", "client-recovered"];
+    assert_eq!(told.words(5).unwrap(), own, "its own of 43 and 44, no other one's and no other fault's");
+    let pids: Vec<u64> = told
+        .incidents
+        .list(OWNER, 5, JSON)
+        .unwrap()
+        .iter()
+        .filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["process"]["pid"].as_u64())
+        .collect();
+    assert_eq!(pids, [43, 44]);
+}
+
+#[test]
 fn newcomers_and_time_are_bounded_and_another_daemon_has_incidents_of_its_own() {
     let mut told = Told::default();
     told.fault(1, 1, 7);
@@ -97,7 +124,13 @@ fn what_is_remembered_is_bounded() {
         for _ in 0..100 {
             told.event(json!({"event": "client-ended", "incident": fault, "text": "x".repeat(100)}));
         }
+        for pid in 0..100 {
+            let process = json!({"pid": pid});
+            told.event(json!({"event": "client-recovered", "process": process, "domain": "user 7"}));
+        }
     }
+    let bytes = |told: &Told| told.incidents.incidents.iter().map(|incident| incident.bytes).sum::<usize>();
+    assert_eq!(told.incidents.bytes, bytes(&told));
     assert!(told.incidents.bytes <= MOST_BYTES && told.incidents.incidents.len() > 3);
     assert_eq!(told.words(999).unwrap().len(), MOST_EVENTS);
     assert_eq!(told.words(1), None);

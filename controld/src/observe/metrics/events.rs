@@ -1,7 +1,7 @@
 //! Which event counts where.
 
-use super::families::{Counters, DOMAIN, Histograms, Labels};
-use crate::core::{Announcement, End, ExitReason, Gpu, JournalEvent, Verdict};
+use super::families::{Counters, DOMAIN, Histograms, Labels, Seconds};
+use crate::core::{Announcement, ClientRecovery, End, ExitReason, Gpu, JournalEvent, Verdict};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
@@ -27,6 +27,9 @@ pub(super) struct EventMetrics {
     pods: Counters,
     isolations: Counters,
     recovery_seconds: Histograms,
+    client_recoveries: Histograms,
+    recovery_steps: Seconds,
+    switch_steps: Seconds,
     sanctions: Counters,
     victims_terminated: Counters,
     funerals: Counters,
@@ -71,6 +74,10 @@ impl EventMetrics {
         let breaker = counters("breaker_opened", "Times that a domain's servers kept failing");
         let witness_lost = counters("witness_lost", "Statements of witnesses that were lost before they were read");
         let strangers_ended = counters("stranger_ends", "Signals to processes that used a GPU outside MPS");
+        let mut seconds = |name: &str, help: &str| Seconds::register(registry, name, help);
+        let recovery_steps = seconds("client_recovery_step", "Time in each step of clients' recoveries, as they say");
+        let switch_steps =
+            seconds("client_switch_step", "Time in each step of clients' switches to their spare copy, as they say");
         let incidents = Counter::default();
         registry.register("faults", "Faults on which there is a verdict", incidents.clone());
         let mut histograms = |name: &str, help: &str| Histograms::register(registry, name, help);
@@ -93,6 +100,12 @@ impl EventMetrics {
                 "recovery_seconds",
                 "Time from a fault's first sign to the verdict (detect) and to a sound server (respawn)",
             ),
+            client_recoveries: histograms(
+                "client_recovery_seconds",
+                "Time that clients' recoveries took, as they say, by the way that they took",
+            ),
+            recovery_steps,
+            switch_steps,
             sanctions,
             victims_terminated,
             funerals,
@@ -129,6 +142,7 @@ impl EventMetrics {
             JournalEvent::ClientEnded { domain: of, end, .. } => {
                 self.ends.add(vec![domain(of), label("end", end_word(*end))], 1);
             }
+            JournalEvent::ClientRecovered { recovery, .. } => self.client_recovery(recovery),
             JournalEvent::FaultSign { witness, .. } => self.signs.add(vec![label("witness", witness)], 1),
             JournalEvent::Verdict { verdict, .. } => self.verdict(verdict),
             // The fault and its victims are counted already; who is named has changed.
@@ -191,6 +205,18 @@ impl EventMetrics {
                 label("role", role),
             ];
             self.pods.add(labels.into_iter().chain(instance_id(verdict.gpus.first())).collect(), 1);
+        }
+    }
+
+    /// Ways and steps are words of ours, so that there are as many series as these have, whatever a client says.
+    fn client_recovery(&mut self, recovery: &ClientRecovery) {
+        let way = || kind("way", recovery.way);
+        self.client_recoveries.observe(vec![way()], recovery.total);
+        for (step, time) in recovery.steps.iter() {
+            self.recovery_steps.add(vec![way(), label("step", step)], time);
+        }
+        for (step, time) in recovery.switch.iter() {
+            self.switch_steps.add(vec![label("step", step)], time);
         }
     }
 

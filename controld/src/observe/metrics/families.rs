@@ -7,8 +7,9 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
 use std::borrow::Cow;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// The labels of one series.
@@ -62,6 +63,23 @@ impl Counters {
             }
         }
         self.family.get_or_create(&labels).inc_by(count);
+    }
+}
+
+/// A sum of times for each label set, of labels that have few values.
+#[derive(Debug)]
+pub(super) struct Seconds(Family<Labels, Counter<f64, AtomicU64>>);
+
+impl Seconds {
+    /// `name` is without its prefix, its unit and `_total`.
+    pub(super) fn register(registry: &mut Registry, name: &str, help: &str) -> Self {
+        let family = Family::default();
+        registry.register_with_unit(name, help, Unit::Seconds, family.clone());
+        Self(family)
+    }
+
+    pub(super) fn add(&self, labels: Labels, time: Duration) {
+        self.0.get_or_create(&labels).inc_by(time.as_secs_f64());
     }
 }
 

@@ -58,6 +58,7 @@ fn full() -> Snapshot {
         memory_bytes: None,
         pid_namespace: None,
         spare: None,
+        recovery: None,
         gpus: None,
         process,
         uid,
@@ -236,4 +237,36 @@ fn every_metric_that_the_dashboard_and_the_alerts_ask_for_exists() {
     for name in asked {
         assert!(served.contains(&name), "{name} is asked for and not served:\n{served:#?}");
     }
+}
+
+#[test]
+fn recoveries_of_clients_have_a_bounded_number_of_series_whatever_they_say() {
+    use crate::core::ClientRecovery;
+    use remps_proto::shim::{MOST_STEPS, Recovered, Way};
+    let recovered = |said: &Recovered| JournalEvent::ClientRecovered {
+        process: ProcessKey { pid: 42, start_time: 7 },
+        uid: 1000,
+        domain: "user 1000".to_owned(),
+        server: Some(519),
+        recovery: ClientRecovery::of(said),
+    };
+    let plain = |number: u64, way: u32| {
+        let (steps_us, switch_us) = (vec![10_000; MOST_STEPS], vec![1_000; MOST_STEPS]);
+        Recovered { number, way: Way(way), error: 700, total_us: 500_000, steps_us, switch_us }
+    };
+    let mut metrics = Metrics::new(false);
+    for way in 0..1000 {
+        metrics.observe(&recovered(&plain(1, way)));
+    }
+    let text = metrics.openmetrics(&snapshot(), Extras::default());
+    let now = samples(&text);
+    let of = |name: &str| now.keys().filter(|series| series.starts_with(name)).count();
+    assert_eq!(of("mps_client_recovery_seconds_count"), 5, "{text}");
+    assert_eq!(of("mps_client_recovery_step_seconds_total"), 5 * 11, "{text}");
+    assert_eq!(of("mps_client_switch_step_seconds_total"), 10, "{text}");
+    let is = |series: &str, wanted: f64| assert!((now[series] - wanted).abs() < 1e-6, "{series} {}", now[series]);
+    is("mps_client_recovery_seconds_count{way=\"spare\"}", 1.0);
+    is("mps_client_recovery_seconds_sum{way=\"no_spare\"}", 0.5);
+    is("mps_client_recovery_step_seconds_total{way=\"spare\",step=\"wait\"}", 0.01);
+    is("mps_client_recovery_step_seconds_total{way=\"other\",step=\"other\"}", 996.0 * 22.0 * 0.01);
 }

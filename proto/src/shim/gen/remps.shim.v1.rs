@@ -8,7 +8,7 @@ pub struct FromShim {
     /// The request; one that the daemon does not know is answered with UNKNOWN_REQUEST.
     #[prost(
         oneof = "from_shim::Content",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22"
     )]
     pub content: ::core::option::Option<from_shim::Content>,
 }
@@ -77,6 +77,9 @@ pub mod from_shim {
         /// The spare copy is given up.
         #[prost(message, tag = "21")]
         SpareGone(super::SpareGone),
+        /// The calling process goes on after a fault, with another copy of the driver.
+        #[prost(message, tag = "22")]
+        Recovered(super::Recovered),
     }
 }
 /// What the daemon answers, or tells by itself.
@@ -294,6 +297,28 @@ pub struct SpareGone {
     /// The grant's token.
     #[prost(uint64, tag = "1")]
     pub token: u64,
+}
+/// How the calling process has gone on after a fault.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Recovered {
+    /// The how manieth recovery of the process it was, from 1.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    /// One of the constants of `Way`.
+    #[prost(uint32, tag = "2")]
+    pub way: u32,
+    /// The answer of the driver that began it, a `CUresult`.
+    #[prost(uint32, tag = "3")]
+    pub error: u32,
+    /// Microseconds from then until the program's calls were let in again.
+    #[prost(uint64, tag = "4")]
+    pub total_us: u64,
+    /// Those of each step, in the order of `RECOVERY_STEPS`.
+    #[prost(uint64, repeated, tag = "5")]
+    pub step_us: ::prost::alloc::vec::Vec<u64>,
+    /// Those of what was done with a spare copy meanwhile, in the order of `SWITCH_STEPS`.
+    #[prost(uint64, repeated, tag = "6")]
+    pub switch_us: ::prost::alloc::vec::Vec<u64>,
 }
 /// A part of kept memory that has a label.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -21,6 +21,7 @@ impl World {
     pub(super) fn check_picture(&self) {
         let daemon = DaemonFacts {
             memory_unknown: None,
+            replay: None,
             pid: 1,
             version: "",
             personality: String::new(),

@@ -1,0 +1,71 @@
+//! The table `[replay]`: what programs get that have the preload library and say nothing themselves.
+
+use remps_proto::shim::{self, ProgramDefaults};
+use serde::{Deserialize, Serialize};
+
+/// The table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Replay {
+    /// What is kept of them.
+    pub keep: Keep,
+    /// How they are recovered.
+    pub recover: Recover,
+}
+
+/// The words for [`shim::Keep`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Keep {
+    #[default]
+    Nothing,
+    Memory,
+    State,
+}
+
+/// The words for [`shim::Recover`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Recover {
+    #[default]
+    Nobody,
+    InPlace,
+    Bystander,
+    Spare,
+}
+
+impl Replay {
+    /// What is told to programs; `None` where they get what they would have had without this.
+    pub(crate) fn defaults(self) -> Option<ProgramDefaults> {
+        let keep = match self.keep {
+            Keep::Nothing => shim::Keep::Nothing,
+            Keep::Memory => shim::Keep::Memory,
+            Keep::State => shim::Keep::State,
+        };
+        let recover = match self.recover {
+            Recover::Nobody => shim::Recover::Nobody,
+            Recover::InPlace => shim::Recover::InPlace,
+            Recover::Bystander => shim::Recover::Bystander,
+            Recover::Spare => shim::Recover::Spare,
+        };
+        (self != Self::default()).then_some(ProgramDefaults { keep, recover })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_the_file_are_those_of_the_library() {
+        for keep in [Keep::Memory, Keep::State] {
+            for recover in [Recover::Nobody, Recover::InPlace, Recover::Bystander, Recover::Spare] {
+                let replay = Replay { keep, recover };
+                let defaults = replay.defaults().expect("it is not the default");
+                let words = serde_json::json!({"keep": defaults.keep.word(), "recover": defaults.recover.word()});
+                assert_eq!(serde_json::to_value(replay).unwrap(), words);
+            }
+        }
+        assert_eq!(Replay::default().defaults(), None);
+    }
+}
