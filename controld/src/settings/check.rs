@@ -27,6 +27,7 @@ pub(super) fn check(file: &ConfigFile, faults: &mut Faults) {
     check_path("witness.kmsg", &file.witness.kmsg, faults);
     check_path("witness.notices", &file.witness.notices, faults);
     check_path("witness.gpus", &file.witness.gpus, faults);
+    check_path("witness.proc", &file.witness.proc, faults);
     if file.observe.journal && file.observe.journal_size_mib == 0 {
         faults.add("observe.journal_size_mib", "a journal has at least 1 MiB; journal = false leaves it out");
     }

@@ -7,6 +7,7 @@ mod compute_mode;
 mod descriptors;
 mod doctor;
 mod ending;
+mod hidden;
 mod joined;
 mod lifecycle_pid_1;
 mod lifecycle_servers;
