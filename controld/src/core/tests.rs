@@ -87,8 +87,11 @@ fn sharing() -> impl Strategy<Value = Sharing> {
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
-    let max_clients = prop::option::weighted(0.3, 1usize..4);
-    (max_clients, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(max_clients, standby, ends, breaks)| {
+    // How many clients a domain may have, and whether one more is refused.
+    let most = prop::option::weighted(0.3, (1usize..4, any::<bool>()));
+    (most, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(most, standby, ends, breaks)| {
+        let max_clients = most.filter(|(_, shared)| !shared).map(|(most, _)| most);
+        let shared_by = most.filter(|(_, shared)| *shared).map(|(most, _)| most);
         let faults = FaultPolicy {
             culprit: if ends { CulpritAction::Terminate } else { CulpritAction::Report },
             victims: if ends { VictimAction::Terminate } else { VictimAction::Wait },
@@ -98,7 +101,7 @@ fn policy() -> impl Strategy<Value = Policy> {
         let failures = if breaks { 3 } else { 0 };
         let pause = Duration::from_secs(5);
         let constants = Constants { breaker_failures: failures, breaker_pause: pause, ..Constants::default() };
-        let group = GroupPolicy { max_clients, standby, ..GroupPolicy::default() };
+        let group = GroupPolicy { max_clients, shared_by, standby, ..GroupPolicy::default() };
         let default = DomainPolicy { group, faults };
         Policy { domains: DomainPolicies { default, overrides: Vec::new() }, constants, ..Policy::default() }
     })

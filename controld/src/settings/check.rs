@@ -69,6 +69,10 @@ fn check_group(name: &str, group: &GroupPolicy, sharing: Sharing, faults: &mut F
     if sharing == Sharing::Single && group.by != Grouping::Uid {
         faults.add(&format!("{name}.by"), "sharing = \"single\" has one server at a time, so only \"uid\" fits it");
     }
+    if group.shared_by.is_some() && group.max_clients.is_some() {
+        let what = "where limits are shared one more client is refused, so max_clients can't begin another domain";
+        faults.add(&format!("{name}.shared_by"), what);
+    }
     if sharing == Sharing::Single && group.standby {
         faults.add(&format!("{name}.standby"), "sharing = \"single\" has one server at a time, so there is no standby");
     }

@@ -18,6 +18,7 @@ mod observe_daemon;
 mod peers;
 mod rights;
 mod run_wrapper;
+mod shares;
 mod stop_client;
 mod strange_descriptors;
 mod strangers;
