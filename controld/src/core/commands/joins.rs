@@ -11,6 +11,7 @@ use crate::core::peer::Entrance;
 use crate::core::servers::joined::Joined;
 use crate::core::{Core, Device, Effect};
 use core::time::Duration;
+use remps_proto::admin::defaults::Defaults;
 use remps_proto::admin::limits::DeviceKey;
 use remps_proto::admin::module::DEFAULT_NAMESPACE;
 
@@ -56,10 +57,11 @@ impl Core {
         join: JoinId,
         name: &str,
         devices: &[DeviceKey],
+        limits: Option<Defaults>,
         listed: &Result<Vec<Device>, String>,
         is_same_place: bool,
     ) {
-        match self.prepared(join, name, devices, listed, is_same_place) {
+        match self.prepared(join, name, devices, limits, listed, is_same_place) {
             Ok(entrance) => self.turn.push(Effect::BindJoined { join, entrance }),
             Err(reason) => self.turn.push(Effect::RefuseJoin { join, reason }),
         }
@@ -70,6 +72,7 @@ impl Core {
         join: JoinId,
         name: &str,
         devices: &[DeviceKey],
+        limits: Option<Defaults>,
         listed: &Result<Vec<Device>, String>,
         is_same_place: bool,
     ) -> Result<Entrance, String> {
@@ -96,7 +99,8 @@ impl Core {
             _ => {
                 let chosen = chosen(devices, listed)?;
                 let visible = u32::try_from(listed.as_ref().map_or(0, Vec::len)).unwrap_or_default();
-                let joined = Joined { defaults: self.defaults.clone(), join: Some(join), alone_since: now };
+                let defaults = limits.unwrap_or_else(|| self.defaults.clone());
+                let joined = Joined { defaults, join: Some(join), alone_since: now };
                 self.servers.named_mut().add_joined(name, chosen, visible, joined)
             }
         }
@@ -121,8 +125,18 @@ impl Core {
         }
         self.servers.named_mut().opened(entrance);
         self.turn.log(format!("A daemon has joined as {name}"));
-        self.turn.push(Effect::AcceptJoin { join, name });
+        self.turn.push(Effect::AcceptJoin { join, name: name.clone() });
+        self.tell_join(&name);
         self.turn.save();
+    }
+
+    /// Tells the thin daemon that stands for a server what its clients may have, so that it can tell the next daemon of
+    /// the node.
+    pub(super) fn tell_join(&mut self, name: &str) {
+        let joined = self.servers.named().get(name).and_then(|server| server.joined.as_ref());
+        if let Some((join, defaults)) = joined.and_then(|joined| Some((joined.join?, joined.defaults.clone()))) {
+            self.turn.push(Effect::TellJoin { join, defaults });
+        }
     }
 
     fn is_alone(&mut self, name: &str) {

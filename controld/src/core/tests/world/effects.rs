@@ -117,6 +117,7 @@ impl World {
             Effect::CloseSessions => {}
             Effect::BindJoined { .. }
             | Effect::AcceptJoin { .. }
+            | Effect::TellJoin { .. }
             | Effect::RefuseJoin { .. }
             | Effect::EndJoin { .. }
             | Effect::EndSession { .. } => panic!("nobody joins here"),
