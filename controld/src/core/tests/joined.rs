@@ -165,3 +165,23 @@ fn what_a_claim_may_have_is_told_to_its_thin_daemon_and_heard_of_it_where_nobody
     let known = next.told.clone().expect("it is told");
     assert!(again != join && known != limited && known.limits().len() == 1, "{known:?}");
 }
+
+#[test]
+fn the_end_of_a_claim_is_that_of_the_namespaces_that_root_has_made_in_it() {
+    let mut story = Story::new();
+    let (join, _) = story.joins("claim", false).expect("it may");
+    let (session, rights) = (SessionId(story.number()), Rights::beside_the_daemon());
+    let line = b"namespace create jobs --server=claim".to_vec();
+    let made = story.feed(Input::Command { session, peer: ROOT, rights, line });
+    let opened = made.iter().find_map(|effect| match effect {
+        Effect::OpenEntrance(entrance) => Some(entrance.id),
+        _ => None,
+    });
+    let jobs = opened.expect("it is made");
+    story.feed(Input::EntranceOpened { entrance: jobs, result: Ok(()) });
+    assert!(story.client(20, jobs).is_some(), "a server is started for it, and it waits");
+    let waiting = ConnectionId(story.next);
+    let left = story.feed(Input::JoinLeaves { join });
+    assert!(left.contains(&Effect::Close { connection: waiting }), "it is not served without limits: {left:?}");
+    assert_eq!(left.iter().filter(|effect| matches!(effect, Effect::CloseEntrance(_))).count(), 2);
+}

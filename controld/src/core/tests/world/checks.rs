@@ -70,6 +70,7 @@ impl World {
             "only somebody is certain"
         );
         self.check_shares();
+        self.check_joins();
         for (epoch, incident) in self.core.faults.incidents() {
             assert_is_bounded(incident, &self.core.is_or_were_clients(*epoch), self.now);
         }
