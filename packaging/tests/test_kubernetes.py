@@ -4,15 +4,18 @@ usage: python3 -B packaging/tests/test_kubernetes.py [PROGRAM] (some seconds)
 
 The schemas are those that the package `kubernetes-validate` of PyPI brings along; without it (`pip install
 kubernetes-validate`) what needs them prints Skipped(reason). PROGRAM is a built nvidia-cuda-mps-control, which reads the
-configuration in the manifests; without one it is target/debug/nvidia-cuda-mps-control, or that test is skipped.
+configuration in the manifests; without one it is target/debug/nvidia-cuda-mps-control, or that test is skipped. The chart
+is rendered by `helm`; without it only what can be read off its files is compared.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +23,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "packaging/kubernetes"
+CHART = MANIFESTS / "chart"
 PROGRAM = ROOT / "target/debug/nvidia-cuda-mps-control"
 # The oldest and the newest version that is tried of those that the package has.
 VERSIONS = ("1.31", None)
@@ -73,8 +77,8 @@ def merged(into, patch, at: str = ""):
     return copy.deepcopy(patch)
 
 
-class Kubernetes(unittest.TestCase):
-    """Each manifest of the folder."""
+class Manifests(unittest.TestCase):
+    """What is asked of objects, wherever they come from."""
 
     def setUp(self) -> None:
         if yaml is None:
@@ -92,6 +96,20 @@ class Kubernetes(unittest.TestCase):
         for version in VERSIONS:
             version = version or kubernetes_validate.latest_version()
             kubernetes_validate.validate(thing, version, strict=True)
+
+    def take(self, texts: list[str]) -> None:
+        """The daemon takes these configurations."""
+        for text in texts:
+            with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+                file.write(text)
+                file.flush()
+                done = subprocess.run([PROGRAM, "--check-config", file.name], capture_output=True, text=True,
+                                      env=dict(os.environ, MPS_CONTROL_CONFIG=""), check=False)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), text)
+
+
+class Kubernetes(Manifests):
+    """Each manifest of the folder."""
 
     def test_every_manifest_is_what_the_api_takes(self) -> None:
         count = 0
@@ -169,13 +187,135 @@ class Kubernetes(unittest.TestCase):
             yaml.safe_load(block)["data"]["mps-control.toml"]
             for block in re.findall(r"```yaml\n(.*?)```", documents, re.S) if "kind: ConfigMap" in block)]
         self.assertEqual(len(texts), 2)
-        for text in texts:
-            with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
-                file.write(text)
-                file.flush()
-                done = subprocess.run([PROGRAM, "--check-config", file.name], capture_output=True, text=True,
-                                      env=dict(os.environ, MPS_CONTROL_CONFIG=""), check=False)
-                self.assertEqual((done.returncode, done.stderr), (0, ""), text)
+        self.take(texts)
+
+
+class Chart(Manifests):
+    """The Helm chart against its own files, and as rendered against the manifest that says the same."""
+
+    TEMPLATES = sorted((CHART / "templates").iterdir())
+    # What the manifest has and the chart does not, or otherwise: its namespace is the release's.
+    ONLY_IN_MANIFEST = {"Namespace"}
+
+    def values(self) -> dict:
+        return yaml.safe_load((CHART / "values.yaml").read_text())
+
+    def leaves(self, values: dict, at: str = "") -> set[str]:
+        """The paths of the values; a map that is passed on whole is one of them."""
+        found = set()
+        for key, value in values.items():
+            path = f"{at}{key}"
+            found |= self.leaves(value, path + ".") if key == "image" else {path}
+        return found
+
+    def test_every_value_is_used_and_whatever_is_used_is_a_value(self) -> None:
+        used = {path for file in self.TEMPLATES for path in re.findall(r"\.Values\.([\w.]+)", file.read_text())}
+        self.assertEqual(used, self.leaves(self.values()))
+
+    def test_blocks_are_closed_and_nothing_else_than_these_actions_is_there(self) -> None:
+        for file in self.TEMPLATES:
+            text = file.read_text()
+            actions = [one.strip("- ") for one in re.findall(r"{{(.*?)}}", text)]
+            self.assertEqual(text.count("{{"), len(actions), file)
+            opened = sum(one.split()[0] in ("if", "with", "range") for one in actions)
+            self.assertEqual(opened, actions.count("end"), file)
+            for one in actions:
+                self.assertRegex(one, r"^(if|else|end|eq|printf|\.Values\.|\.Release\.)", file)
+
+    def test_the_chart_is_called_and_numbered_as_the_program(self) -> None:
+        chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+        self.assertEqual((chart["apiVersion"], chart["name"], chart["type"]), ("v2", "remps", "application"))
+        known = {"apiVersion", "name", "description", "type", "version", "appVersion", "kubeVersion"}
+        self.assertEqual(set(chart), known)
+        version = re.search(r'^version = "(.*)"', (ROOT / "Cargo.toml").read_text(), re.M).group(1)
+        self.assertEqual((chart["version"], str(chart["appVersion"])), (version, version))
+
+    def test_the_values_are_what_their_schema_takes_and_it_refuses_others(self) -> None:
+        try:
+            import jsonschema
+        except ImportError:
+            print(f"{self.id()}: Skipped(jsonschema is missing)", flush=True)
+            self.skipTest("jsonschema is missing")
+        schema = json.loads((CHART / "values.schema.json").read_text())
+        jsonschema.validate(self.values(), schema)
+        for wrong in ({"mode": "other"}, {"hostpid": True}, {"pipeDirectory": "run"}, {"port": "9440"},
+                      {"logDirectory": '/a"\n[x]'}, {"image": {"repository": "remps"}}):
+            with self.assertRaises(jsonschema.ValidationError, msg=wrong):
+                jsonschema.validate({**self.values(), **wrong}, schema)
+        self.assertEqual(set(schema["properties"]) - {"global"}, set(self.values()))
+
+    def test_the_defaults_are_those_of_the_manifest(self) -> None:
+        values = self.values()
+        (daemon,) = [one for one in self.objects("node.yaml") if one["kind"] == "DaemonSet"]
+        pod = daemon["spec"]["template"]["spec"]
+        container = pod["containers"][0]
+        self.assertEqual(f"{values['image']['repository']}:{values['image']['tag']}", container["image"])
+        paths = {one["name"]: one["hostPath"]["path"] for one in pod["volumes"] if "hostPath" in one}
+        self.assertEqual([values[f"{name}Directory"] for name in ("pipe", "log", "state")],
+                         [paths[name] for name in ("pipe", "log", "state")])
+        env = {one["name"]: one.get("value") for one in container["env"]}
+        self.assertEqual((values["pipeDirectory"], values["logDirectory"]),
+                         (env["CUDA_MPS_PIPE_DIRECTORY"], env["CUDA_MPS_LOG_DIRECTORY"]))
+        self.assertEqual((values["port"], values["hostPID"], values["nodeSelector"], values["tolerations"]),
+                         (container["livenessProbe"]["httpGet"]["port"], pod["hostPID"], pod["nodeSelector"],
+                          pod["tolerations"]))
+
+    def test_the_values_configuration_is_one_that_the_daemon_takes(self) -> None:
+        if not PROGRAM.exists():
+            print(f"{self.id()}: Skipped({PROGRAM} is not built)", flush=True)
+            self.skipTest("the program is not built")
+        self.take([self.values()["config"]])
+
+    def rendered(self, **values: str) -> list[dict]:
+        helm = shutil.which("helm")
+        if helm is None:
+            print(f"{self.id()}: Skipped(helm is missing)", flush=True)
+            self.skipTest("helm is missing")
+        given = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+        done = subprocess.run([helm, "template", "remps", str(CHART), "--namespace", "remps", *given],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [one for one in yaml.safe_load_all(done.stdout) if one]
+
+    def test_it_renders_to_the_manifest(self) -> None:
+        """But for its configuration, and what only a chart has a value for."""
+        made = {one["kind"]: one for one in self.rendered()}
+        told = {one["kind"]: one for one in self.objects("node.yaml") if one["kind"] not in self.ONLY_IN_MANIFEST}
+        self.assertEqual(set(made), set(told))
+        pod = made["DaemonSet"]["spec"]["template"]
+        for kind in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding"):
+            self.assertEqual(made[kind], told[kind])
+        container = pod["spec"]["containers"][0]
+        self.assertEqual([container.pop("imagePullPolicy"), pod["spec"].pop("priorityClassName")],
+                         ["IfNotPresent", "system-node-critical"])
+        container.pop("resources")
+        self.assertEqual(pod["spec"], told["DaemonSet"]["spec"]["template"]["spec"])
+
+    def test_whatever_the_values_say_it_is_what_the_api_and_the_daemon_take(self) -> None:
+        variants = ({}, {"mode": "claims"}, {"mode": "plugin"}, {"hostPID": "false"}, {"stateDirectory": ""},
+                    {"events": "false"}, {"servers": "[servers.a]"}, {"port": "9555"})
+        texts = []
+        for values in variants:
+            things = self.rendered(**values)
+            (config,) = [one for one in things if one["kind"] == "ConfigMap"]
+            texts.append(config["data"]["mps-control.toml"])
+            self.assertEqual("servers.toml" in config["data"], "servers" in values)
+            daemons = [one for one in things if one["kind"] == "DaemonSet"]
+            self.assertEqual(len(daemons), 0 if values.get("mode") == "plugin" else 1)
+            for pod in (one["spec"]["template"]["spec"] for one in daemons):
+                volumes = {one["name"] for one in pod["volumes"]}
+                self.assertEqual({one["name"] for one in pod["containers"][0]["volumeMounts"]}, volumes)
+                self.assertEqual("node-proc" in volumes, not pod["hostPID"])
+                self.assertEqual('proc = "/host/proc"' in texts[-1], not pod["hostPID"])
+                self.assertEqual("state" in volumes, "stateDirectory" not in values)
+                port = str(pod["containers"][0]["livenessProbe"]["httpGet"]["port"])
+                self.assertIn(f'listen = "127.0.0.1:{port}"', texts[-1])
+            self.assertEqual("containers = true" in texts[-1], values.get("mode") == "claims")
+            if kubernetes_validate is not None:
+                for thing in things:
+                    self.check(thing)
+        if PROGRAM.exists():
+            self.take(texts)
 
 
 if __name__ == "__main__":

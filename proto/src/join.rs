@@ -1,12 +1,13 @@
 //! The wire between the daemon of a node and a thin one that has joined it (`--join`), on the socket [`SOCKET_NAME`].
 //!
 //! ```text
-//! thin -> node   1 + u32 version + name + devices, with a descriptor: the thin daemon's pipe directory
+//! thin -> node   1 + u32 version + name + devices (+ limits), with a descriptor: the thin daemon's pipe directory
 //! thin -> node   2 + u8, with a descriptor: a command line's connection, and whether it is the thin daemon's owner's
 //! thin -> node   3: the thin daemon ends
 //! node -> thin   1 + name: it has joined under this name
 //! node -> thin   2 + text: it may not, and why
 //! node -> thin   3 + text: it is to end, and why
+//! node -> thin   4 + limits: what its server's clients may have now, which it says again when it joins again
 //! ```
 //! One message is one packet of at most [`MAX_PACKET`] bytes. A text is a `u16`, little-endian, and so many bytes of UTF-8.
 //! What neither side knows yet is passed over, so that a later release can say more.
@@ -25,6 +26,7 @@ pub const MAX_TEXT: usize = 2000;
 const FIRST: u8 = 1;
 const SECOND: u8 = 2;
 const THIRD: u8 = 3;
+const FOURTH: u8 = 4;
 
 /// Why a packet can't be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +53,8 @@ pub enum ToNode {
         name: String,
         /// The GPUs that its clients may use, as `CUDA_VISIBLE_DEVICES` has them; empty is all.
         devices: String,
+        /// What it was told of limits by a daemon that is gone; empty is nothing, and not said at all.
+        limits: String,
     },
     /// Somebody has connected to its privileged socket; the connection comes along.
     Visitor {
@@ -75,6 +79,8 @@ pub enum ToThin {
     Refused(String),
     /// Its server is gone.
     Ended(String),
+    /// What its server's clients may have now.
+    Limits(String),
     /// Something that a later release says.
     Unknown(u8),
 }
@@ -110,12 +116,16 @@ impl ToNode {
     /// # Errors
     /// [`DecodeError`] when it is none of a kind that is known.
     pub fn decode(mut packet: &[u8]) -> Result<Self, DecodeError> {
+        if packet.len() > MAX_PACKET {
+            return Err(DecodeError::Long);
+        }
         let message = match take_byte(&mut packet)? {
             FIRST => {
                 let version = packet.try_get_u32_le().map_err(|_| DecodeError::Short)?;
                 let name = take_text(&mut packet)?;
                 let devices = take_text(&mut packet)?;
-                Self::Hello { version, name, devices }
+                let limits = if packet.is_empty() { String::new() } else { take_text(&mut packet)? };
+                Self::Hello { version, name, devices, limits }
             }
             SECOND => Self::Visitor { is_owner: take_byte(&mut packet)? == 1 },
             THIRD => Self::Leave,
@@ -129,11 +139,14 @@ impl ToNode {
     pub fn encode(&self) -> Vec<u8> {
         let mut packet = Vec::new();
         match self {
-            Self::Hello { version, name, devices } => {
+            Self::Hello { version, name, devices, limits } => {
                 packet.put_u8(FIRST);
                 packet.put_u32_le(*version);
                 put_text(&mut packet, name);
                 put_text(&mut packet, devices);
+                if !limits.is_empty() {
+                    put_text(&mut packet, limits);
+                }
             }
             Self::Visitor { is_owner } => packet.put_slice(&[SECOND, u8::from(*is_owner)]),
             Self::Leave => packet.put_u8(THIRD),
@@ -153,6 +166,7 @@ impl ToThin {
             FIRST => Self::Joined { name: take_text(&mut packet)? },
             SECOND => Self::Refused(take_text(&mut packet)?),
             THIRD => Self::Ended(take_text(&mut packet)?),
+            FOURTH => Self::Limits(take_text(&mut packet)?),
             kind => return Ok(Self::Unknown(kind)),
         };
         whole(packet, message)
@@ -166,6 +180,7 @@ impl ToThin {
             Self::Joined { name } => (FIRST, name),
             Self::Refused(reason) => (SECOND, reason),
             Self::Ended(reason) => (THIRD, reason),
+            Self::Limits(limits) => (FOURTH, limits),
             Self::Unknown(kind) => return vec![*kind],
         };
         packet.put_u8(kind);
@@ -182,7 +197,8 @@ mod tests {
     fn every_message_comes_out_as_it_went_in() {
         let text = || "joined_1".to_owned();
         for message in [
-            ToNode::Hello { version: VERSION, name: text(), devices: "GPU-1,GPU-2".to_owned() },
+            ToNode::Hello { version: VERSION, name: text(), devices: "GPU-1,GPU-2".to_owned(), limits: String::new() },
+            ToNode::Hello { version: VERSION, name: text(), devices: String::new(), limits: "threads=50".to_owned() },
             ToNode::Visitor { is_owner: true },
             ToNode::Visitor { is_owner: false },
             ToNode::Leave,
@@ -190,20 +206,26 @@ mod tests {
         ] {
             assert_eq!(ToNode::decode(&message.encode()), Ok(message));
         }
-        for message in
-            [ToThin::Joined { name: text() }, ToThin::Refused(text()), ToThin::Ended(text()), ToThin::Unknown(9)]
-        {
+        for message in [
+            ToThin::Joined { name: text() },
+            ToThin::Refused(text()),
+            ToThin::Ended(text()),
+            ToThin::Limits(text()),
+            ToThin::Unknown(9),
+        ] {
             assert_eq!(ToThin::decode(&message.encode()), Ok(message));
         }
     }
 
     #[test]
     fn what_is_cut_short_goes_on_or_is_no_text_is_refused() {
-        let hello = ToNode::Hello { version: VERSION, name: "a".to_owned(), devices: String::new() }.encode();
+        let (name, devices, limits) = ("a".to_owned(), String::new(), String::new());
+        let hello = ToNode::Hello { version: VERSION, name, devices, limits }.encode();
         for end in 0..hello.len() {
             assert_eq!(ToNode::decode(&hello[..end]), Err(DecodeError::Short), "{end}");
         }
-        assert_eq!(ToNode::decode(&[hello, vec![0]].concat()), Err(DecodeError::Long));
+        assert_eq!(ToNode::decode(&[hello.clone(), vec![0]].concat()), Err(DecodeError::Short));
+        assert_eq!(ToNode::decode(&[hello, vec![0, 0, 0]].concat()), Err(DecodeError::Long));
         assert_eq!(ToThin::decode(&[2, 1, 0, 0xff]), Err(DecodeError::Text));
         let long = ToThin::Refused("é".repeat(MAX_TEXT)).encode();
         assert!(long.len() <= MAX_PACKET);

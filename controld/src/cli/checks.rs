@@ -31,4 +31,5 @@ pub(crate) const CHECKS: &[(&str, &str)] = &[
     ("kernel", "what this kernel can tell of processes"),
     ("pipe-directory", "the folder of the sockets"),
     ("log-directory", "the folder of the logs, and its room"),
+    ("state-directory", "where named servers outlive the daemon"),
 ];

@@ -10,6 +10,7 @@ use super::policy::Policy;
 use super::saved::SavedNamed;
 use core::time::Duration;
 use remps_proto::admin::Report;
+use remps_proto::admin::defaults::Defaults;
 use remps_proto::admin::module::Format;
 use remps_proto::admin::reply::ClientRow;
 use remps_proto::mps::server::{Configuration, Request};
@@ -61,6 +62,8 @@ pub(crate) enum Effect {
         /// As which server.
         name: String,
     },
+    /// A thin daemon is to know what its server's clients may have now.
+    TellJoin { join: JoinId, defaults: Defaults },
     /// A thin daemon may not join.
     RefuseJoin {
         join: JoinId,

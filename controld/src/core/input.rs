@@ -13,6 +13,7 @@ use super::peer::{ExitCause, NoReply, Peer};
 use super::place::Rights;
 use crate::core::Device;
 use core::time::Duration;
+use remps_proto::admin::defaults::Defaults;
 use remps_proto::admin::limits::DeviceKey;
 use remps_proto::mps::server::Reply;
 use std::sync::Arc;
@@ -51,6 +52,8 @@ pub(crate) enum Input {
         name: String,
         /// The devices that it wants for that; none is all.
         devices: Vec<DeviceKey>,
+        /// What an earlier daemon has told it that its clients may have; heard where this one knows nothing of its server.
+        limits: Option<Defaults>,
         /// Those that there are, of which a server that is known already needs nothing.
         listed: Result<Vec<Device>, String>,
         /// Whether its directory is that of the one that stands for this server now.

@@ -159,8 +159,8 @@ impl Core {
                 self.spare_arrived(connection, peer, identity, token, entrance);
             }
             Input::EntranceOpened { entrance, result } => self.entrance_opened(entrance, result),
-            Input::JoinWanted { join, name, devices, listed, is_same_place } => {
-                self.join(join, &name, &devices, &listed, is_same_place);
+            Input::JoinWanted { join, name, devices, limits, listed, is_same_place } => {
+                self.join(join, &name, &devices, limits, &listed, is_same_place);
             }
             Input::JoinBound { join, entrance, result } => self.join_bound(join, entrance, result),
             Input::JoinLeaves { join } => self.join_leaves(join),

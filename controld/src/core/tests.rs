@@ -78,6 +78,19 @@ fn named_action() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// What can happen where thin daemons join, and changes may be kept on disk.
+fn joined_action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        8 => named_action(),
+        3 => (0usize..world::CLAIMS.len(), any::<bool>())
+            .prop_map(|(claim, is_same_place)| Action::Joins { claim, is_same_place }),
+        1 => (0usize..3).prop_map(Action::ThinDies),
+        1 => (0usize..3).prop_map(Action::ThinLeaves),
+        2 => (0usize..3, 0usize..world::SAID.len()).prop_map(|(index, line)| Action::ThinIsTold { index, line }),
+        1 => Just(Action::Keeps),
+    ]
+}
+
 /// Whom a forged record names: anybody who may be a client, or nobody that exists.
 fn forged() -> impl Strategy<Value = Option<Pid>> {
     prop::option::of(prop_oneof![3 => 1u32..7, 3 => 10_001u32..10_020, 1 => any::<u32>()])
@@ -88,8 +101,11 @@ fn sharing() -> impl Strategy<Value = Sharing> {
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
-    let max_clients = prop::option::weighted(0.3, 1usize..4);
-    (max_clients, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(max_clients, standby, ends, breaks)| {
+    // How many clients a domain may have, and whether one more is refused.
+    let most = prop::option::weighted(0.3, (1usize..4, any::<bool>()));
+    (most, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(most, standby, ends, breaks)| {
+        let max_clients = most.filter(|(_, shared)| !shared).map(|(most, _)| most);
+        let shared_by = most.filter(|(_, shared)| *shared).map(|(most, _)| most);
         let faults = FaultPolicy {
             culprit: if ends { CulpritAction::Terminate } else { CulpritAction::Report },
             victims: if ends { VictimAction::Terminate } else { VictimAction::Wait },
@@ -99,7 +115,7 @@ fn policy() -> impl Strategy<Value = Policy> {
         let failures = if breaks { 3 } else { 0 };
         let pause = Duration::from_secs(5);
         let constants = Constants { breaker_failures: failures, breaker_pause: pause, ..Constants::default() };
-        let group = GroupPolicy { max_clients, standby, ..GroupPolicy::default() };
+        let group = GroupPolicy { max_clients, shared_by, standby, ..GroupPolicy::default() };
         let default = DomainPolicy { group, faults };
         Policy { domains: DomainPolicies { default, overrides: Vec::new() }, constants, ..Policy::default() }
     })
@@ -173,6 +189,13 @@ fn on_two_gpus_no_order_of_events_harms_who_has_nothing_on_the_gpu_of_a_fault() 
 #[test]
 fn no_order_of_events_leads_a_namespaces_clients_elsewhere() {
     let worlds = (sharing(), policy(), prop::collection::vec(named_action(), 1..120));
+    holds(400, &worlds, |(sharing, policy, actions)| comes_to_its_end(world_after(sharing, policy, actions)));
+}
+
+/// The same with thin daemons that join, die and come back, and with changes that are kept on disk before they are made.
+#[test]
+fn no_order_of_events_leaves_a_claim_without_its_socket_or_with_two_daemons() {
+    let worlds = (sharing(), policy(), prop::collection::vec(joined_action(), 1..120));
     holds(400, &worlds, |(sharing, policy, actions)| comes_to_its_end(world_after(sharing, policy, actions)));
 }
 

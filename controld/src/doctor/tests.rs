@@ -2,6 +2,7 @@
 
 mod places;
 mod rights;
+mod state;
 mod words;
 
 use super::machine::{Daemon, Gpu, Listening, Machine, Space};

@@ -1,6 +1,7 @@
 //! Clients' processes: what is known of them when they come, and how the daemon ends them.
 
 pub(super) mod handover;
+mod hidden;
 
 use super::Driver;
 use super::events::Event;
@@ -56,6 +57,9 @@ impl Driver {
         if let Some(SpareName { token, .. }) = socket.and_then(|socket| SpareName::read(&socket.peer_name()?)) {
             self.feed(Input::SpareArrived { connection, peer, identity, token, entrance });
             return;
+        }
+        if peer.pid == 0 {
+            return self.hidden_arrived(connection, peer, entrance);
         }
         if !self.core.must_know_clients() {
             self.feed(Input::ClientArrived { connection, peer, identity, entrance });

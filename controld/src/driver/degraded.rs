@@ -1,23 +1,24 @@
 //! What the daemon does without, gathered for `status`: nothing of it keeps a client away, so nobody would notice.
 //!
 //! Log and journal know of their own trouble, and the server's program is looked for when somebody asks. What is found
-//! out once, at the start, is kept here.
+//! out once, at the start or with the first client whom it concerns, is kept here.
 
 use crate::core::picture::Degradation;
 use remps_proto::admin::Personality;
 
-/// What was found out at the start and stays so.
+/// What was found out and stays so.
 #[derive(Debug, Default)]
 pub(super) struct Degraded {
     metrics: Option<String>,
     servers: Option<String>,
+    hidden: Option<String>,
     personality: Option<String>,
 }
 
 impl Degraded {
     /// Of a daemon that plays this release, where `MPS_PERSONALITY` says `chosen` and the driver is `installed`.
     pub(super) fn playing(played: Personality, chosen: Option<&str>, installed: Option<&str>) -> Self {
-        Self { metrics: None, servers: None, personality: mismatch(played, chosen, installed) }
+        Self { personality: mismatch(played, chosen, installed), ..Self::default() }
     }
 
     /// What the daemon does without now; `server` is why no server can be started.
@@ -27,6 +28,7 @@ impl Degraded {
             ("personality", self.personality.clone()),
             ("metrics", self.metrics.clone()),
             ("named servers", self.servers.clone()),
+            ("pids", self.hidden.clone()),
             ("journal", journal),
         ];
         let own = own.into_iter().filter_map(|(part, text)| Some(Degradation { part, text: text? }));
@@ -36,6 +38,16 @@ impl Degraded {
     /// Metrics and health are not served.
     pub(super) fn without_metrics(&mut self, why: String) {
         self.metrics = Some(why);
+    }
+
+    /// Clients have come that have no pid here.
+    pub(super) fn with_hidden_clients(&mut self, what: String) {
+        self.hidden = Some(what);
+    }
+
+    /// Whether any have come.
+    pub(super) const fn has_hidden_clients(&self) -> bool {
+        self.hidden.is_some()
     }
 
     /// Named servers can't be kept on disk.

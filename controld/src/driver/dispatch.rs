@@ -157,6 +157,9 @@ impl Driver {
             Event::WatchAgain { pid, connection } => self.watch_again(pid, connection),
             Event::ProcessHeard { process, end } => self.process_gone(process, end),
             Event::Known { connection, peer, found } => {
+                if peer.pid == 0 {
+                    self.hidden_known(peer, &found);
+                }
                 // Unless it has left meanwhile.
                 if let Some(socket) = self.connections.socket(connection) {
                     let entrance = socket.entrance().map(EntranceId);

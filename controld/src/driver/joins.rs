@@ -18,8 +18,9 @@ use crate::io::joined_place::JoinedPlace;
 use crate::io::seqpacket::SeqPacket;
 use crate::patience::patient;
 use crate::sys::passed;
+use remps_proto::admin::defaults::Defaults;
 use remps_proto::admin::limits::DeviceKey;
-use remps_proto::join::{SOCKET_NAME, ToThin};
+use remps_proto::join::{MAX_TEXT, SOCKET_NAME, ToThin};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -39,6 +40,8 @@ const SESSIONS: u64 = 1 << 63;
 pub(super) struct Asked {
     pub(super) name: String,
     pub(super) devices: Vec<DeviceKey>,
+    /// What an earlier daemon of the node has told it of limits.
+    pub(super) limits: Option<Defaults>,
     pub(super) place: Arc<JoinedPlace>,
 }
 
@@ -134,9 +137,9 @@ impl Driver {
 
     pub(super) fn join_listed(&mut self, join: JoinId, listed: Result<Vec<Device>, String>) {
         let is_same_place = self.joins.is_same_place(&self.core, join);
-        let Some(Known { asked: Asked { name, devices, .. }, .. }) = self.joins.known.get(&join) else { return };
-        let (name, devices) = (name.clone(), devices.clone());
-        self.feed(Input::JoinWanted { join, name, devices, listed, is_same_place });
+        let Some(Known { asked, .. }) = self.joins.known.get(&join) else { return };
+        let (name, devices, limits) = (asked.name.clone(), asked.devices.clone(), asked.limits.clone());
+        self.feed(Input::JoinWanted { join, name, devices, limits, listed, is_same_place });
     }
 
     /// Makes the socket of a joined server, unless it is heard already.
@@ -186,6 +189,16 @@ impl Driver {
 
     pub(super) fn accept_join(&mut self, join: JoinId, name: String) {
         self.joins.tell(join, ToThin::Joined { name });
+    }
+
+    /// Tells a thin daemon what its server's clients may have now. What does not fit into a packet it is not told.
+    pub(super) fn tell_limits(&self, join: JoinId, defaults: &Defaults) {
+        let limits = defaults.written();
+        if limits.len() <= MAX_TEXT {
+            self.joins.tell(join, ToThin::Limits(limits));
+        } else {
+            self.say("The limits of a claim are too many to be there again after this daemon's end");
+        }
     }
 
     /// Tells a thin daemon that it may not join, which ends the conversation.

@@ -31,6 +31,7 @@ impl Driver {
             Effect::CloseEntrance(entrance) => self.close_entrance(&entrance),
             Effect::BindJoined { join, entrance } => self.bind_joined(join, &entrance),
             Effect::AcceptJoin { join, name } => self.accept_join(join, name),
+            Effect::TellJoin { join, defaults } => self.tell_limits(join, &defaults),
             Effect::RefuseJoin { join, reason } => self.refuse_join(join, &reason),
             Effect::EndJoin { join, reason } => self.end_join(join, reason),
             Effect::EndSession { session } => self.hand(session, ToSession::End(0)),

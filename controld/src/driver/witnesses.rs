@@ -13,6 +13,7 @@ use super::turn::Told;
 use crate::core::picture::WitnessFacts;
 use crate::core::{Channel, ChannelFacts, Input, JournalEvent, ProcessKey};
 use crate::settings::Settings;
+use crate::sys::other_proc::OtherProc;
 use crate::sys::proc::is_in_first_pid_namespace;
 use crate::witness::cgroup::Mounts;
 use crate::witness::end::MemoryKills;
@@ -37,6 +38,8 @@ pub(super) struct Witnesses {
     /// What is missing, said once the driver runs.
     remarks: Vec<(&'static str, String)>,
     pub(super) identities: Identities,
+    /// Why those can't be found who have no pid here.
+    pub(super) no_other_proc: Option<String>,
     kills: MemoryKills,
     mounts: Arc<Mounts>,
     /// The tasks that wait for the ends of clients.
@@ -81,6 +84,11 @@ impl Witnesses {
         kills.log_is_read(kmsg.is_some() && is_in_first_pid_namespace());
         let notices = Notices::new(DeviceFile::new(&file.notices));
         let has_notices = !file.notices.is_empty();
+        let (other, no_other_proc) = match OtherProc::open(Path::new(&file.proc)) {
+            _ if file.proc.is_empty() => (None, Some("witness.proc is not set".to_owned())),
+            Ok(other) => (Some(other), None),
+            Err(error) => (None, Some(format!("witness.proc = \"{}\": {error}", file.proc))),
+        };
         Self {
             following,
             kmsg,
@@ -88,7 +96,8 @@ impl Witnesses {
             notices,
             has_notices,
             remarks,
-            identities: Identities::naming(&settings.file.cluster.containers),
+            identities: Identities::naming(&settings.file.cluster.containers).seeing(other),
+            no_other_proc,
             kills,
             mounts: Arc::new(Mounts::read()),
             ends: HashMap::new(),

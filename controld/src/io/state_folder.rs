@@ -105,31 +105,26 @@ impl StateFolder {
         self.folder.file(NAME)
     }
 
+    /// What is kept in a folder, for somebody who only looks: the folder is neither made nor locked.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub(crate) fn look_into(path: &Path) -> Result<Option<String>, StateError> {
+        let failed = |source: Errno| StateError::Io { path: path.to_owned(), source: source.into() };
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let opened = openat(AT_FDCWD, path, flags, Mode::empty()).map_err(failed)?;
+        only_ours(&fstat(&opened).map_err(failed)?, path)?;
+        let folder = Folder::from_fd(opened, path);
+        let folder = folder.map_err(|source| StateError::Io { path: path.to_owned(), source })?;
+        Ok(read(&folder)?.map(|(text, _)| text))
+    }
+
     /// What is kept there; `None` is nothing yet. Only what [`is_believed`](Self::is_believed) may be written over.
     ///
     /// # Errors
     /// [`StateError`].
     pub(crate) fn read(&self) -> Result<Option<(String, Believed)>, StateError> {
-        let path = self.file();
-        let file = match self.folder.open_file(NAME, OFlag::O_RDONLY, Mode::empty()) {
-            Ok(file) => file,
-            Err(Errno::ENOENT) => return Ok(None),
-            Err(Errno::ELOOP | Errno::ENXIO) => return Err(StateError::NoFile { path }),
-            Err(error) => return Err(self.failed(NAME)(error.into())),
-        };
-        let found = fstat(&file).map_err(|error| self.failed(NAME)(error.into()))?;
-        if SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
-            return Err(StateError::NoFile { path });
-        }
-        only_ours(&found, &path)?;
-        let mut bytes = Vec::new();
-        (&file).take(LARGEST + 1).read_to_end(&mut bytes).map_err(self.failed(NAME))?;
-        if bytes.len() as u64 > LARGEST {
-            let size = u64::try_from(found.st_size).unwrap_or_default();
-            return Err(StateError::TooLarge { path, size });
-        }
-        let text = String::from_utf8(bytes).map_err(|_| StateError::NoText { path })?;
-        Ok(Some((text, Believed(mark(&found)))))
+        read(&self.folder)
     }
 
     /// The file was read, and made sense.
@@ -180,6 +175,31 @@ impl StateFolder {
 /// A file that was read, as it was then.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Believed(Mark);
+
+/// What is kept in an open folder.
+fn read(folder: &Folder) -> Result<Option<(String, Believed)>, StateError> {
+    let path = folder.file(NAME);
+    let failed = |source: io::Error| StateError::Io { path: folder.file(NAME), source };
+    let file = match folder.open_file(NAME, OFlag::O_RDONLY, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::ENOENT) => return Ok(None),
+        Err(Errno::ELOOP | Errno::ENXIO) => return Err(StateError::NoFile { path }),
+        Err(error) => return Err(failed(error.into())),
+    };
+    let found = fstat(&file).map_err(|error| failed(error.into()))?;
+    if SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
+        return Err(StateError::NoFile { path });
+    }
+    only_ours(&found, &path)?;
+    let mut bytes = Vec::new();
+    (&file).take(LARGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > LARGEST {
+        let size = u64::try_from(found.st_size).unwrap_or_default();
+        return Err(StateError::TooLarge { path, size });
+    }
+    let text = String::from_utf8(bytes).map_err(|_| StateError::NoText { path })?;
+    Ok(Some((text, Believed(mark(&found)))))
+}
 
 fn only_ours(found: &FileStat, path: &Path) -> Result<(), StateError> {
     let (owner, mode) = (found.st_uid, found.st_mode & 0o7777);

@@ -28,6 +28,7 @@ pub(super) fn check(file: &ConfigFile, faults: &mut Faults) {
     check_path("witness.kmsg", &file.witness.kmsg, faults);
     check_path("witness.notices", &file.witness.notices, faults);
     check_path("witness.gpus", &file.witness.gpus, faults);
+    check_path("witness.proc", &file.witness.proc, faults);
     if file.observe.journal && file.observe.journal_size_mib == 0 {
         faults.add("observe.journal_size_mib", "a journal has at least 1 MiB; journal = false leaves it out");
     }
@@ -71,6 +72,10 @@ fn check_domain(names: [&str; 2], own: &DomainPolicy, sharing: Sharing, faults: 
 fn check_group(name: &str, group: &GroupPolicy, sharing: Sharing, faults: &mut Faults) {
     if sharing == Sharing::Single && group.by != Grouping::Uid {
         faults.add(&format!("{name}.by"), "sharing = \"single\" has one server at a time, so only \"uid\" fits it");
+    }
+    if group.shared_by.is_some() && group.max_clients.is_some() {
+        let what = "where limits are shared one more client is refused, so max_clients can't begin another domain";
+        faults.add(&format!("{name}.shared_by"), what);
     }
     if sharing == Sharing::Single && group.standby {
         faults.add(&format!("{name}.standby"), "sharing = \"single\" has one server at a time, so there is no standby");

@@ -54,6 +54,8 @@ pub(crate) struct Witness {
     pub notices: String,
     /// Where the driver tells which GPUs there are; empty is nowhere.
     pub gpus: String,
+    /// Where clients of other PID namespaces are found, which have no pid here; empty is nowhere.
+    pub proc: String,
 }
 
 /// The table `[observe]`.
@@ -132,7 +134,8 @@ impl Default for Cluster {
 
 impl Default for Witness {
     fn default() -> Self {
-        Self { uvm: true, kmsg: "/dev/kmsg".into(), notices: "/dev/nvidia-uvm-mps".into(), gpus: proc::NVIDIA.into() }
+        let (kmsg, notices) = ("/dev/kmsg".into(), "/dev/nvidia-uvm-mps".into());
+        Self { uvm: true, kmsg, notices, gpus: proc::NVIDIA.into(), proc: String::new() }
     }
 }
 

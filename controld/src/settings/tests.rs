@@ -160,6 +160,7 @@ fn a_value_of_the_wrong_type_is_an_error_that_says_which_fit() {
     assert_fault("sharing = \"all\"\n", 1, "sharing", "`per-user`");
     assert_fault("sharing = 1\n", 1, "sharing", "integer `1`, expected a string");
     assert_fault("[domains]\nby = \"user\"\n", 2, "domains.by", "`uid`");
+    assert_fault("[domains]\nmax_clients = 2\nshared_by = 2\n", 3, "domains.shared_by", "max_clients");
     assert_fault("[domains]\nmax_clients = -1\n", 2, "domains.max_clients", "-1");
     assert_fault("[faults]\nrefuse_for = \"1s\"\n", 2, "faults.refuse_for", "string");
     assert_fault("[faults]\nrefuse_for = \"1s\"\n", 2, "faults.refuse_for", "expected a number");

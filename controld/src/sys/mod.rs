@@ -8,6 +8,7 @@ pub(crate) mod child;
 pub(crate) mod clock;
 pub mod fork;
 pub(crate) mod ioctl;
+pub(crate) mod other_proc;
 pub(crate) mod passed;
 pub mod pidfd;
 pub mod polled;

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use nix::fcntl::{AtFlags, OFlag, open, openat};
@@ -52,7 +53,7 @@ pub(crate) struct ProcDir(Arc<OwnedFd>);
 impl ProcDir {
     /// Opens it; `None` when there is no such process.
     pub(crate) fn open(pid: u32) -> Option<Self> {
-        Self::at(&of(pid))
+        Self::at(of(pid))
     }
 
     /// That of this process, whatever its pid is in the namespace of `/proc`.
@@ -60,9 +61,14 @@ impl ProcDir {
         Self::at("/proc/self")
     }
 
-    fn at(path: &str) -> Option<Self> {
+    /// That of a process in another mount of `/proc`, by its pid there.
+    pub(super) fn below(folder: &Path, pid: u32) -> Option<Self> {
+        Self::at(folder.join(pid.to_string()))
+    }
+
+    fn at(path: impl AsRef<Path>) -> Option<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        Some(Self(Arc::new(open(path, flags, Mode::empty()).ok()?)))
+        Some(Self(Arc::new(open(path.as_ref(), flags, Mode::empty()).ok()?)))
     }
 
     /// Opens a file in it.

@@ -7,7 +7,8 @@
 //! long as there is one, and `quit` ends it.
 //!
 //! When the node's daemon is gone, it tries to join again for [`REJOINING`], and then gives up with a status that
-//! Kubernetes starts it again for.
+//! Kubernetes starts it again for. What limits its server had it was told, and tells the next daemon of the node, which
+//! knows nothing of it after an orderly end.
 
 mod node;
 mod visitors;
@@ -175,6 +176,7 @@ impl Thin {
                             self.say(&format!("The daemon of {} refuses: {reason}", self.node.place()));
                             return Parted::Lost;
                         }
+                        Ok(ToThin::Limits(limits)) => self.node.has_said(limits),
                         Ok(ToThin::Joined { .. } | ToThin::Unknown(_)) => {}
                         Err(error) => {
                             self.say(&format!("The daemon of {} is not understood: {error}", self.node.place()));

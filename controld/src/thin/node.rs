@@ -66,7 +66,10 @@ pub(crate) enum NodeError {
 #[derive(Debug)]
 pub(super) struct Node {
     path: PathBuf,
-    hello: Vec<u8>,
+    name: String,
+    devices: String,
+    /// What the daemon that was joined last has said of limits.
+    limits: String,
 }
 
 /// A name that belongs to a directory as long as that exists: two directories that have the same path in two containers
@@ -104,8 +107,12 @@ impl Node {
         let socket = &request.socket;
         let is_socket = fs::metadata(socket).is_ok_and(|found| !found.is_dir());
         let path = socket.parent().filter(|_| is_socket).unwrap_or(socket).to_owned();
-        let hello = ToNode::Hello { version: VERSION, name, devices: request.devices.clone() }.encode();
-        Ok(Self { path, hello })
+        Ok(Self { path, name, devices: request.devices.clone(), limits: String::new() })
+    }
+
+    /// What it says of limits, for a later one to be told.
+    pub(super) fn has_said(&mut self, limits: String) {
+        self.limits = limits;
     }
 
     /// Where it is, for messages.
@@ -124,9 +131,11 @@ impl Node {
         if !may_be_the_daemon(&link, &self.path) {
             return Err(NodeError::Stranger(path()));
         }
+        let (name, devices, limits) = (self.name.clone(), self.devices.clone(), self.limits.clone());
+        let hello = ToNode::Hello { version: VERSION, name, devices, limits }.encode();
         let answer = async {
             // Where it was refused, the reason is there to be read all the same.
-            let _ = link.send(&self.hello, Some(own.as_fd())).await;
+            let _ = link.send(&hello, Some(own.as_fd())).await;
             link.receive().await
         };
         let answer = timeout(patient(ANSWER), answer).await.map_err(|_| NodeError::Silent(path()))?;
@@ -134,7 +143,7 @@ impl Node {
         match ToThin::decode(&bytes) {
             Ok(ToThin::Joined { name }) => Ok((link, name)),
             Ok(ToThin::Refused(reason) | ToThin::Ended(reason)) => Err(NodeError::Refused { path: path(), reason }),
-            Ok(ToThin::Unknown(_)) | Err(_) => {
+            Ok(ToThin::Limits(_) | ToThin::Unknown(_)) | Err(_) => {
                 Err(NodeError::Refused { path: path(), reason: "what it answers is not understood".to_owned() })
             }
         }

@@ -23,6 +23,7 @@ mod tests;
 mod text;
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +31,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::core::{Identity, Pid, PodNames, Threads, Uid};
+use crate::core::{Identity, Namespace, Pid, PodNames, Threads, Uid};
 use crate::patience::patient;
+use crate::sys::other_proc::{OtherProc, Seen};
 use crate::sys::proc::ProcDir;
 use crate::witness::cgroup::Cgroups;
 use crate::witness::{place, pod_names};
@@ -56,6 +58,8 @@ pub(crate) struct Found {
     pub cgroups: Cgroups,
     /// Why something is missing.
     pub missing: Option<Missing>,
+    /// The pid of one that has none here, in the `/proc` where it was found.
+    pub seen_as: Option<Pid>,
 }
 
 /// Why something of an identity is missing.
@@ -111,12 +115,14 @@ pub(crate) struct Identities {
     deadline: Duration,
     /// Where a cluster's names of containers are found.
     containers: Option<Arc<Path>>,
+    /// Where those are found that have no pid here.
+    other: Option<Arc<OtherProc>>,
 }
 
 impl Default for Identities {
     fn default() -> Self {
         let (places, stuck) = (Arc::new(Semaphore::new(MAX_READERS)), Arc::default());
-        Self { places, stuck, deadline: patient(DEADLINE), containers: None }
+        Self { places, stuck, deadline: patient(DEADLINE), containers: None, other: None }
     }
 }
 
@@ -124,6 +130,16 @@ impl Identities {
     /// One that finds a cluster's names of containers in this folder; empty is nowhere.
     pub(crate) fn naming(containers: &str) -> Self {
         Self { containers: (!containers.is_empty()).then(|| Path::new(containers).into()), ..Self::default() }
+    }
+
+    /// The same, with those that have no pid here found there.
+    pub(crate) fn seeing(self, other: Option<OtherProc>) -> Self {
+        Self { other: other.map(Arc::new), ..self }
+    }
+
+    /// Whether those that have no pid here can be found.
+    pub(crate) const fn sees_others(&self) -> bool {
+        self.other.is_some()
     }
 
     /// With another deadline than [`DEADLINE`].
@@ -150,6 +166,29 @@ impl Identities {
         if expected.is_some_and(|expected| expected != start_time) {
             return Found { missing: Some(Missing::Another), ..Found::default() };
         }
+        self.read(dir, start_time, uid).await
+    }
+
+    /// Finds out who a process is that has no pid here: the one that a descriptor names. Takes as long.
+    pub(crate) async fn of_hidden(&self, pidfd: OwnedFd, uid: Uid) -> Found {
+        let Some(other) = &self.other else {
+            return Found { missing: Some(Missing::NotVisible), ..Found::default() };
+        };
+        let seen = other.find(&pidfd).ok();
+        let Some((Seen { pid, dir }, start_time)) = seen.and_then(|seen| seen.dir.start_time().map(|at| (seen, at)))
+        else {
+            return Found { missing: Some(Missing::Ended), ..Found::default() };
+        };
+        let mut found = self.read(dir, start_time, uid).await;
+        // Whose number in the other namespace is its only one seems to be in ours.
+        if found.identity.place.pid == Namespace::Own {
+            found.identity.place.pid = Namespace::Unknown;
+        }
+        Found { seen_as: Some(pid), ..found }
+    }
+
+    /// Reads what a process's directory says.
+    async fn read(&self, dir: ProcDir, start_time: u64, uid: Uid) -> Found {
         let cgroups = Cgroups::parse(&dir.cgroup().unwrap_or_default());
         let (_, place, _) = place::of(&dir);
         let name = dir.name();
@@ -170,7 +209,7 @@ impl Identities {
         let (visible, threads, names) = (memory.visible, memory.threads, memory.names);
         let identity =
             Identity { start_time, cgroup, container, pod, names, label, visible, threads, command, program, place };
-        Found { identity, cgroups, missing }
+        Found { identity, cgroups, missing, seen_as: None }
     }
 
     /// What the kernel itself calls a process, in brackets; `None` when the process is gone. Waits for nobody.

@@ -185,6 +185,37 @@ fn a_daemon_of_the_node_that_is_killed_or_upgraded_is_joined_again() {
 }
 
 #[test]
+fn a_claims_limits_are_there_again_after_an_orderly_end_of_the_nodes_daemon() {
+    Stage::run(|stage| {
+        stage.start(&[]);
+        let claim = Claim::new(stage, "claim");
+        claim.join(stage);
+        claim.ask(stage, "set_default_active_thread_percentage 30");
+        claim.ask(stage, "set_default_device_pinned_mem_limit 0 8192M");
+        for times in 1..=2 {
+            // As when a daemon set is rolled out.
+            stage.daemon().signal(SIGTERM);
+            assert!(stage.daemon().ended_within(LIMIT));
+            claim.waits(stage, "the loss", || claim.log().matches("trying to join it again").count() == times);
+            stage.start(&[]);
+            claim.waits(stage, "another joining", || claim.log().matches(" again as joined_").count() == times);
+            assert_eq!(claim.ask(stage, "get_default_active_thread_percentage"), "30.0\n");
+            assert_eq!(claim.ask(stage, "get_default_device_pinned_mem_limit 0"), "8G\n");
+            assert_eq!(stage.ask("get_default_active_thread_percentage\n"), "100.0\n", "the node's are its own");
+            let client = claim.client(stage);
+            let [server] = &claim.servers(stage)[..] else { panic!("{:?}", claim.servers(stage)) };
+            let told = format!("get_active_thread_percentage {server}\nget_device_pinned_mem_limit {server} 0\n");
+            assert_eq!(stage.ask(&told), "30.0\n8G\n", "a server that is started now has them");
+            client.leave();
+        }
+        // Its own end is that of its limits.
+        claim.ask(stage, "quit");
+        claim.join(stage);
+        assert_eq!(claim.ask(stage, "get_default_active_thread_percentage"), "100.0\n");
+    });
+}
+
+#[test]
 fn who_may_not_join_is_told_why() {
     Stage::run(|stage| {
         let claim = Claim::new(stage, "claim");
@@ -300,8 +331,11 @@ fn what_is_no_thin_daemon_is_told_so_and_keeps_nobody_from_joining() {
         stage.start(&[]);
         let socket = stage.pipe_dir().join(SOCKET_NAME);
         let hello = |version: u32, name: &str, devices: &str| {
-            ToNode::Hello { version, name: name.to_owned(), devices: devices.to_owned() }.encode()
+            let (name, devices, limits) = (name.to_owned(), devices.to_owned(), String::new());
+            ToNode::Hello { version, name, devices, limits }.encode()
         };
+        let (name, devices, limits) = ("jobs".to_owned(), String::new(), "threads=none".to_owned());
+        let limited = ToNode::Hello { version: VERSION, name, devices, limits }.encode();
         // One that says nothing stays as long as it likes, and nobody waits for it.
         let silent: Vec<Connection> = (0..70).map(|_| Connection::open(&socket).expect("it listens")).collect();
         let file = fs::File::open("/dev/null").expect("it is there");
@@ -318,6 +352,7 @@ fn what_is_no_thin_daemon_is_told_so_and_keeps_nobody_from_joining() {
             (hello(VERSION + 1, "jobs", ""), vec![&own], "speaks version"),
             (hello(VERSION, "jobs", "0,1"), vec![&own], "is no GPU's UUID"),
             (hello(VERSION, "../jobs", ""), vec![&own], "lower-case letters"),
+            (limited, vec![&own], "of limits is not understood"),
             (vec![1, 0], vec![&own], "is not understood"),
             (vec![9; 4000], vec![&own], "does not say who it is"),
             (ToNode::Leave.encode(), vec![&own], "does not say who it is"),

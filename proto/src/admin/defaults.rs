@@ -6,6 +6,11 @@ use super::personality::Personality;
 use super::reply;
 use super::report::{self, Report};
 
+/// What words of [`Defaults::written`] begin with.
+const THREADS: &str = "threads=";
+const PRIORITY: &str = "priority=";
+const MEMORY: &str = "memory=";
+
 /// Default percentage, priority and memory limits, as `set_default_*` leaves them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Defaults {
@@ -83,6 +88,36 @@ impl Defaults {
     #[must_use]
     pub fn limit(&self, device: &DeviceKey) -> Option<MemLimit> {
         self.limits.iter().find(|(known, _)| known == device).map(|(_, limit)| *limit)
+    }
+
+    /// These values as a line of text, which [`parse`](Self::parse) reads.
+    #[must_use]
+    pub fn written(&self) -> String {
+        let mut line = format!("{THREADS}{} {PRIORITY}{}", self.percentage.get(), self.priority.get());
+        for (device, MemLimit(bytes)) in &self.limits {
+            line.push_str(&format!(" {MEMORY}{device}:{bytes}"));
+        }
+        line
+    }
+
+    /// Reads them; `None` when anything in it is not understood, since less than all limits is none to go by.
+    #[must_use]
+    pub fn parse(line: &str) -> Option<Self> {
+        let mut defaults = Self::default();
+        for word in line.split_ascii_whitespace() {
+            if let Some(share) = word.strip_prefix(THREADS) {
+                defaults.percentage = Percentage::new(share.parse().ok()?).ok()?;
+            } else if let Some(level) = word.strip_prefix(PRIORITY) {
+                defaults.priority = Priority::parse(level.as_bytes()).ok()?;
+            } else {
+                let (device, bytes) = word.strip_prefix(MEMORY)?.rsplit_once(':')?;
+                let limit = MemLimit(bytes.parse().ok()?);
+                if limit.is_none() || !defaults.set_limit(DeviceKey::parse(device.as_bytes()).ok()?, limit) {
+                    return None;
+                }
+            }
+        }
+        Some(defaults)
     }
 
     /// Answers a command about the defaults; `None` for every other command.
@@ -253,5 +288,37 @@ mod tests {
             let kept = defaults.set_limit(DeviceKey::Uuid(format!("GPU-{number:08x}")), MemLimit(1 << 30));
             assert_eq!(kept, number < Defaults::MAX_LIMITS);
         }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_whole_or_not_at_all() {
+        let mut defaults = Defaults::default();
+        assert_eq!(defaults.written(), "threads=100 priority=0");
+        for line in [
+            "active_thread_percentage 33.3",
+            "device_pinned_mem_limit GPU-74d43ed3 8192M",
+            "device_pinned_mem_limit 0 4G",
+        ] {
+            assert!(apply(&mut defaults, &format!("set_default_{line}")).changed);
+        }
+        let line = defaults.written();
+        assert_eq!(line, "threads=33.3 priority=0 memory=GPU-74d43ed3:8589934592 memory=0:4294967296");
+        assert_eq!(Defaults::parse(&line), Some(defaults));
+        assert_eq!(Defaults::parse(""), Some(Defaults::default()));
+        for wrong in [
+            "x",
+            "threads=0x1",
+            "threads=101",
+            "priority=7",
+            "memory=0",
+            "memory=0:",
+            "memory=0:0",
+            "memory=:1",
+            "memory=x y:1",
+        ] {
+            assert_eq!(Defaults::parse(&format!("{line} {wrong}")), None, "{wrong}");
+        }
+        let many: String = (0..=Defaults::MAX_LIMITS).map(|number| format!("memory=GPU-{number:08x}:1 ")).collect();
+        assert_eq!(Defaults::parse(&many), None, "less than all is none to go by");
     }
 }

@@ -11,6 +11,7 @@ use crate::core::peer::Entrance;
 use crate::core::servers::joined::Joined;
 use crate::core::{Core, Device, Effect};
 use core::time::Duration;
+use remps_proto::admin::defaults::Defaults;
 use remps_proto::admin::limits::DeviceKey;
 use remps_proto::admin::module::DEFAULT_NAMESPACE;
 
@@ -23,7 +24,8 @@ const FAREWELL: Duration = Duration::from_secs(10);
 /// A server that is gone from the list and still has processes, or a thin daemon.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Ending {
-    pub(super) entrance: EntranceId,
+    /// Those that it had: its own, and those of namespaces that somebody has made in it.
+    pub(super) entrances: Vec<EntranceId>,
     /// The thin daemon that is told when it is over.
     join: Option<JoinId>,
     /// Sessions whose `quit` is answered when it is gone.
@@ -56,10 +58,11 @@ impl Core {
         join: JoinId,
         name: &str,
         devices: &[DeviceKey],
+        limits: Option<Defaults>,
         listed: &Result<Vec<Device>, String>,
         is_same_place: bool,
     ) {
-        match self.prepared(join, name, devices, listed, is_same_place) {
+        match self.prepared(join, name, devices, limits, listed, is_same_place) {
             Ok(entrance) => self.turn.push(Effect::BindJoined { join, entrance }),
             Err(reason) => self.turn.push(Effect::RefuseJoin { join, reason }),
         }
@@ -70,6 +73,7 @@ impl Core {
         join: JoinId,
         name: &str,
         devices: &[DeviceKey],
+        limits: Option<Defaults>,
         listed: &Result<Vec<Device>, String>,
         is_same_place: bool,
     ) -> Result<Entrance, String> {
@@ -96,7 +100,8 @@ impl Core {
             _ => {
                 let chosen = chosen(devices, listed)?;
                 let visible = u32::try_from(listed.as_ref().map_or(0, Vec::len)).unwrap_or_default();
-                let joined = Joined { defaults: self.defaults.clone(), join: Some(join), alone_since: now };
+                let defaults = limits.unwrap_or_else(|| self.defaults.clone());
+                let joined = Joined { defaults, join: Some(join), alone_since: now };
                 self.servers.named_mut().add_joined(name, chosen, visible, joined)
             }
         }
@@ -121,8 +126,18 @@ impl Core {
         }
         self.servers.named_mut().opened(entrance);
         self.turn.log(format!("A daemon has joined as {name}"));
-        self.turn.push(Effect::AcceptJoin { join, name });
+        self.turn.push(Effect::AcceptJoin { join, name: name.clone() });
+        self.tell_join(&name);
         self.turn.save();
+    }
+
+    /// Tells the thin daemon that stands for a server what its clients may have, so that it can tell the next daemon of
+    /// the node.
+    pub(super) fn tell_join(&mut self, name: &str) {
+        let joined = self.servers.named().get(name).and_then(|server| server.joined.as_ref());
+        if let Some((join, defaults)) = joined.and_then(|joined| Some((joined.join?, joined.defaults.clone()))) {
+            self.turn.push(Effect::TellJoin { join, defaults });
+        }
     }
 
     fn is_alone(&mut self, name: &str) {
@@ -158,35 +173,40 @@ impl Core {
     /// Forgets a joined server: nobody is let in any more, who waits is let go, and its processes end when they have no
     /// clients, or at `force_at`.
     pub(super) fn take_down(&mut self, name: &str, session: Option<SessionId>, force_at: Option<Duration>) {
-        let Some(Entrance { id, .. }) = self.servers.named().entrance_of(name) else { return };
         let join = self.servers.named().get(name).and_then(|server| server.joined.as_ref()?.join);
-        for entrance in self.servers.named_mut().remove(name, DEFAULT_NAMESPACE) {
-            self.turn.push(Effect::CloseEntrance(entrance));
+        let removed = self.servers.named_mut().remove(name, DEFAULT_NAMESPACE);
+        if removed.is_empty() {
+            return;
         }
+        let entrances: Vec<EntranceId> = removed.iter().map(|entrance| entrance.id).collect();
+        removed.into_iter().for_each(|entrance| self.turn.push(Effect::CloseEntrance(entrance)));
         self.turn.log(format!("Clients of {name} are let in no longer"));
-        let connections = self.connections_within(&[id]);
+        let connections = self.connections_within(&entrances);
         self.refuse_those(&connections);
-        self.servers.forget_requests_within(&[id]);
-        let ending = Ending { entrance: id, join, sessions: session.into_iter().collect(), answered_at: None };
+        self.servers.forget_requests_within(&entrances);
+        self.drain_within(&entrances, force_at);
+        let ending = Ending { entrances, join, sessions: session.into_iter().collect(), answered_at: None };
         self.commands.endings.push(ending);
-        self.drain_within(id, force_at);
         self.turn.save();
     }
 
-    fn drain_within(&mut self, id: EntranceId, force_at: Option<Duration>) {
-        for epoch in self.servers_within(&[id]) {
+    fn drain_within(&mut self, entrances: &[EntranceId], force_at: Option<Duration>) {
+        for epoch in self.servers_within(entrances) {
             self.servers.drain(&mut self.turn, epoch, force_at, false);
         }
     }
 
     /// Another `quit` for a server that is gone from the list already; whether it still has to end.
     pub(super) fn ends_already(&mut self, id: EntranceId, session: SessionId, force_at: Option<Duration>) -> bool {
-        let ending = self.commands.endings.iter_mut().find(|ending| ending.entrance == id);
-        let is_known = ending.map(|ending| ending.sessions.push(session)).is_some();
-        if is_known {
-            self.drain_within(id, force_at);
+        let ending = self.commands.endings.iter_mut().find(|ending| ending.entrances.contains(&id));
+        let entrances = ending.map(|ending| {
+            ending.sessions.push(session);
+            ending.entrances.clone()
+        });
+        if let Some(entrances) = &entrances {
+            self.drain_within(entrances, force_at);
         }
-        is_known
+        entrances.is_some()
     }
 
     pub(super) fn connections_within(&self, entrances: &[EntranceId]) -> Vec<ConnectionId> {
@@ -199,9 +219,9 @@ impl Core {
         self.servers.iter().filter(|server| is_there(server.domain)).map(|server| server.epoch).collect()
     }
 
-    fn is_in_use(&self, entrance: EntranceId) -> bool {
-        let of_it = self.servers_within(&[entrance]);
-        !self.connections_within(&[entrance]).is_empty()
+    fn is_in_use(&self, entrances: &[EntranceId]) -> bool {
+        let of_it = self.servers_within(entrances);
+        !self.connections_within(entrances).is_empty()
             || of_it.iter().any(|epoch| self.clients.on(*epoch).next().is_some())
     }
 
@@ -210,7 +230,7 @@ impl Core {
         let now = self.turn.now;
         let mut endings = core::mem::take(&mut self.commands.endings);
         for ending in &mut endings {
-            if ending.answered_at.is_none() && self.servers_within(&[ending.entrance]).is_empty() {
+            if ending.answered_at.is_none() && self.servers_within(&ending.entrances).is_empty() {
                 ending.answered_at = Some(now.saturating_add(FAREWELL));
                 if let Some(join) = ending.join {
                     self.turn.push(Effect::EndJoin { join, reason: "it was told to quit".to_owned() });
@@ -228,8 +248,9 @@ impl Core {
         let alone: Vec<String> =
             self.alone().filter(|(_, since)| since.saturating_add(ALONE) <= now).map(|it| it.0).collect();
         for name in alone {
-            let entrance = self.servers.named().entrance_of(&name).map(|entrance| entrance.id);
-            if entrance.is_some_and(|entrance| self.is_in_use(entrance)) {
+            let of_it = self.servers.named().entrances().filter(|entrance| entrance.server == name);
+            let entrances: Vec<EntranceId> = of_it.map(|entrance| entrance.id).collect();
+            if self.is_in_use(&entrances) {
                 self.is_alone(&name);
             } else {
                 self.turn.log(format!("Nobody has stood for {name} for {} s", ALONE.as_secs()));

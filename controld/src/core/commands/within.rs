@@ -35,6 +35,9 @@ impl Core {
                 let said = Limits { priority: Some(Priority::Normal), ..Limits::default() };
                 self.tell_limits(&name, DEFAULT_NAMESPACE, said);
             }
+            if applied.changed {
+                self.tell_join(&name);
+            }
             return self.applied(session, applied);
         }
         if let Some(lines) = answer_before_server(&command, self.turn.policy.personality) {

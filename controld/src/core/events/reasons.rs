@@ -74,6 +74,8 @@ pub(crate) enum RefusalReason {
     Quitting,
     /// Too many of its user wait already.
     TooManyWaiting,
+    /// All parts of what its domain may have are taken, or it can't be counted.
+    Shares,
     /// It, or its like, has caused faults, and is refused for a while.
     Culprit,
     /// Its namespace is for another user, or gone.

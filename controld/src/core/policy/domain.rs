@@ -111,6 +111,10 @@ pub(crate) struct GroupPolicy {
     /// How many clients a domain may have; one more gets another domain of the same kind. `None` is without limit.
     #[serde(with = "forms::count_0_unlimited")]
     pub max_clients: Option<usize>,
+    /// By how many clients what a domain may have, of memory and threads, is shared: each has an equal part, and one more
+    /// is refused. `None` is by nobody: each may have it all.
+    #[serde(with = "forms::count_0_unlimited")]
+    pub shared_by: Option<usize>,
     /// Whether a second server, initialised and idle, stands beside the active one.
     pub standby: bool,
     /// Whether programs may have a spare copy of the driver on that server, which is started for them where `standby` is
@@ -120,7 +124,7 @@ pub(crate) struct GroupPolicy {
 
 impl Default for GroupPolicy {
     fn default() -> Self {
-        Self { by: Grouping::Uid, by_gpu: false, max_clients: None, standby: false, spares: true }
+        Self { by: Grouping::Uid, by_gpu: false, max_clients: None, shared_by: None, standby: false, spares: true }
     }
 }
 

@@ -1,5 +1,13 @@
 //! What a server's clients may have, as it is told: by what was said of its namespace, and else by the daemon's defaults.
+//!
+//! NVIDIA's server limits each client, and knows no sum. Where a domain's clients share what it may have (`shared_by`),
+//! each is limited to an equal part, and no more come in than there are parts ([`shares`]). So the sum holds whatever
+//! the clients say and whoever ends, and a successor needs to know nothing of who was given what. Parts by need, which a
+//! server would have to be told before each client, are not made: when it reads a limit is not known.
+//!
+//! [`shares`]: crate::core::serving::shares
 
+use super::domain::Domain;
 use super::named::NamedServer;
 use crate::core::ids::{DomainId, ServerEpoch};
 use crate::core::peer::Entrance;
@@ -68,9 +76,10 @@ impl Core {
                 defaults.limits().iter().filter_map(|(device, limit)| Some((key(device)?, limit.0))).collect()
             }
         };
+        let parts = self.servers.domain(domain).map_or(1, |domain| domain.parts());
         Configuration {
-            thread_percentage: limits.percentage.unwrap_or_else(|| defaults.percentage()).get(),
-            pinned_limits,
+            thread_percentage: part_of_threads(limits.percentage.unwrap_or_else(|| defaults.percentage()).get(), parts),
+            pinned_limits: pinned_limits.into_iter().map(|(device, limit)| (device, part_of(limit, parts))).collect(),
             priority: limits.priority.unwrap_or_else(|| defaults.priority()).get(),
         }
     }
@@ -134,4 +143,21 @@ impl Core {
 
 fn of_every_device(server: &NamedServer, limit: MemLimit) -> Vec<(DeviceKey, u64)> {
     (0..server.devices_seen()).filter_map(|number| Some((numbered(number)?, limit.0))).collect()
+}
+
+impl Domain {
+    /// Into how many parts what its clients may have is divided: a server knows limits of each client alone.
+    fn parts(&self) -> usize {
+        self.policy.group.shared_by.unwrap_or(1)
+    }
+}
+
+/// A client's part of a limit of memory. None at all is no limit, so a part is never nothing.
+fn part_of(limit: u64, parts: usize) -> u64 {
+    if limit == 0 { 0 } else { (limit / parts as u64).max(1) }
+}
+
+/// A client's part of threads, where not all may be used.
+fn part_of_threads(percentage: f64, parts: usize) -> f64 {
+    if percentage < 100.0 { percentage / parts as f64 } else { percentage }
 }

@@ -69,6 +69,11 @@ impl Core {
             return;
         }
         let domain = self.domain_of_client(peer, &identity, entrance);
+        if self.cant_be_counted(domain, peer.pid) {
+            let words = "limits are shared (shared_by), and who has no pid here can't be counted";
+            self.clients.refuse(&mut self.turn, connection, peer, &identity, RefusalReason::Shares, words);
+            return;
+        }
         let waits =
             |client: &&Client| client.peer.uid == peer.uid && client.stage == Stage::Waiting && client.spare.is_none();
         let most = self.turn.policy.constants.max_waiting_per_user;
@@ -139,6 +144,7 @@ impl Core {
             return Route::Wait;
         };
         match self.server_for(client) {
+            _ if !self.has_part(client) => Route::Wait,
             Some(server) if !self.clients.is_open(&self.turn.policy, server) || self.is_held_back(server) => {
                 Route::Wait
             }

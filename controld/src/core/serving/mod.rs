@@ -5,6 +5,7 @@
 //! | [`admission`] | which server a client goes to, and who waits |
 //! | [`spares`] | where programs' spare copies stand, until when, and when a program goes on with its own |
 //! | [`guests`] | how processes leave the servers on which they had a spare copy |
+//! | [`shares`] | who has a part of what its domain may have, and who comes in vain |
 //! | [`settle`] | when a newcomer may join others: when the server is known to be sound |
 //! | [`census`] | who is on which server that an earlier daemon had sent there |
 
@@ -12,4 +13,5 @@ mod admission;
 mod census;
 pub(super) mod guests;
 mod settle;
+mod shares;
 mod spares;

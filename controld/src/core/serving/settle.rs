@@ -115,12 +115,14 @@ impl Core {
         })
     }
 
+    /// When newcomers have waited for long enough, for a server's word or for a part.
     pub(in crate::core) fn settle_deadline(&self) -> Option<Duration> {
-        self.questions_of_health().map(|(_, at)| at).min()
+        self.questions_of_health().map(|(_, at)| at).chain(self.shares_deadline()).min()
     }
 
-    /// Asks the servers on whose word newcomers wait.
+    /// Asks the servers on whose word newcomers wait, and refuses those who wait for a part in vain.
     pub(in crate::core) fn advance_settling(&mut self) {
+        self.advance_shares();
         let due: Vec<ServerEpoch> =
             self.questions_of_health().filter(|(_, at)| *at <= self.turn.now).map(|(server, _)| server).collect();
         for epoch in due {

@@ -12,11 +12,24 @@ struct Story {
     core: Core,
     now: Duration,
     next: u64,
+    /// What thin daemons that join say of limits.
+    remembered: Option<Defaults>,
+    /// What they were told of them last.
+    told: Option<Defaults>,
+}
+
+/// What a thin daemon is told of limits.
+fn told(effects: &[Effect], wanted: JoinId) -> Option<Defaults> {
+    effects.iter().rev().find_map(|effect| match effect {
+        Effect::TellJoin { join, defaults } if *join == wanted => Some(defaults.clone()),
+        _ => None,
+    })
 }
 
 impl Story {
     fn new() -> Self {
-        Self { core: Core::new(Policy::default(), Defaults::default()), now: Duration::ZERO, next: 1 }
+        let core = Core::new(Policy::default(), Defaults::default());
+        Self { core, now: Duration::ZERO, next: 1, remembered: None, told: None }
     }
 
     fn feed(&mut self, input: Input) -> Vec<Effect> {
@@ -33,7 +46,8 @@ impl Story {
         let join = JoinId(self.number());
         let (name, devices): (_, Vec<DeviceKey>) = (name.to_owned(), Vec::new());
         let listed = Ok(Vec::new());
-        let effects = self.feed(Input::JoinWanted { join, name, devices, listed, is_same_place });
+        let limits = self.remembered.clone();
+        let effects = self.feed(Input::JoinWanted { join, name, devices, limits, listed, is_same_place });
         let bound = effects.iter().find_map(|effect| match effect {
             Effect::BindJoined { entrance, .. } => Some(Ok(entrance.id)),
             Effect::RefuseJoin { reason, .. } => Some(Err(reason.clone())),
@@ -42,6 +56,7 @@ impl Story {
         let entrance = bound.expect("it is answered")?;
         let effects = self.feed(Input::JoinBound { join, entrance, result: Ok(()) });
         assert!(effects.iter().any(|effect| matches!(effect, Effect::AcceptJoin { .. })));
+        self.told = told(&effects, join).or(self.told.take());
         Ok((join, entrance))
     }
 
@@ -128,4 +143,45 @@ fn a_quit_is_answered_when_the_servers_and_the_thin_daemon_are_gone() {
     let quit = story.says(neighbour, "quit");
     assert!(!is_answered(&quit));
     assert!(is_answered(&story.passes(LONG)));
+}
+
+#[test]
+fn what_a_claim_may_have_is_told_to_its_thin_daemon_and_heard_of_it_where_nobody_knows_better() {
+    let mut story = Story::new();
+    let (join, entrance) = story.joins("claim", false).expect("it may");
+    assert_eq!(story.told, Some(Defaults::default()));
+    let effects = story.says(entrance, "set_default_device_pinned_mem_limit 0 8G");
+    let limited = told(&effects, join).expect("it is told of each change");
+    assert_eq!(limited.limits().len(), 1);
+    assert_eq!(told(&story.says(entrance, "get_default_device_pinned_mem_limit 0"), join), None, "and of nothing else");
+    // The daemon of the node ends in order, and the next one knows nothing.
+    let mut next = Story::new();
+    next.remembered = Some(limited.clone());
+    let (_, entrance) = next.joins("claim", false).expect("it may");
+    assert_eq!(next.told.as_ref(), Some(&limited));
+    // Who stands in the same place does not undo what was said meanwhile.
+    let _changed = next.says(entrance, "set_default_device_pinned_mem_limit 0 2G");
+    let (again, _) = next.joins("claim", true).expect("it may");
+    let known = next.told.clone().expect("it is told");
+    assert!(again != join && known != limited && known.limits().len() == 1, "{known:?}");
+}
+
+#[test]
+fn the_end_of_a_claim_is_that_of_the_namespaces_that_root_has_made_in_it() {
+    let mut story = Story::new();
+    let (join, _) = story.joins("claim", false).expect("it may");
+    let (session, rights) = (SessionId(story.number()), Rights::beside_the_daemon());
+    let line = b"namespace create jobs --server=claim".to_vec();
+    let made = story.feed(Input::Command { session, peer: ROOT, rights, line });
+    let opened = made.iter().find_map(|effect| match effect {
+        Effect::OpenEntrance(entrance) => Some(entrance.id),
+        _ => None,
+    });
+    let jobs = opened.expect("it is made");
+    story.feed(Input::EntranceOpened { entrance: jobs, result: Ok(()) });
+    assert!(story.client(20, jobs).is_some(), "a server is started for it, and it waits");
+    let waiting = ConnectionId(story.next);
+    let left = story.feed(Input::JoinLeaves { join });
+    assert!(left.contains(&Effect::Close { connection: waiting }), "it is not served without limits: {left:?}");
+    assert_eq!(left.iter().filter(|effect| matches!(effect, Effect::CloseEntrance(_))).count(), 2);
 }

@@ -5,6 +5,7 @@ mod checks;
 mod effects;
 mod ends;
 mod gpus;
+mod joins;
 mod servers;
 
 use super::*;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 pub(super) use actions::{Action, CHANGES, COMMANDS};
 pub(super) use checks::assert_is_bounded;
 pub(super) use gpus::devices;
+pub(super) use joins::{CLAIMS, SAID};
 
 #[derive(Debug)]
 struct Process {
@@ -172,6 +174,12 @@ pub(super) struct World {
     came_by: BTreeMap<ConnectionId, EntranceId>,
     /// Whether sockets can be made.
     opening_works: bool,
+    /// The thin daemons that have joined, and as what.
+    thin: BTreeMap<JoinId, String>,
+    /// The sessions that are answered when a claim's last client has gone, which may be never.
+    quits: BTreeSet<SessionId>,
+    /// Whether changes of named servers are kept on disk before they are made.
+    keeps: bool,
     quitting: bool,
     exit: Option<u8>,
     saved_at_least_once: bool,
@@ -224,6 +232,9 @@ impl World {
             open: BTreeMap::new(),
             came_by: BTreeMap::new(),
             opening_works: true,
+            thin: BTreeMap::new(),
+            quits: BTreeSet::new(),
+            keeps: false,
             quitting: false,
             exit: None,
             saved_at_least_once: false,

@@ -10,6 +10,7 @@ mod namespaces;
 mod privileges;
 mod programs;
 mod records;
+mod state;
 mod strangers;
 
 use super::Outcome;
@@ -50,4 +51,5 @@ pub(super) const CHECKS: &[Check] = &[
     ("kernel", limits::kernel),
     ("pipe-directory", folders::pipe_directory),
     ("log-directory", folders::log_directory),
+    ("state-directory", state::state_directory),
 ];

@@ -19,13 +19,36 @@ pub(super) fn pid_namespace(machine: &Machine) -> Outcome {
     match machine.namespace("pid") {
         None => Outcome::unknown("the namespace can't be read"),
         Some(FIRST_PID_NAMESPACE) => Outcome::ok("the machine's first"),
-        Some(inode) => Outcome::warning(
-            format!("{} is in a pid namespace of its own ({inode})", machine.judged_name()),
-            "clients outside of it have no pid for the daemon: they can't be named, watched, terminated or saved from \
-             each other's death",
-            "give the daemon's container the host's pids (hostPID: true, --pid=host)",
-        ),
+        Some(inode) => own_pid_namespace(machine, inode),
     }
+}
+
+/// What can be known of clients outside of it.
+fn own_pid_namespace(machine: &Machine, inode: u64) -> Outcome {
+    let what = format!("{} is in a pid namespace of its own ({inode})", machine.judged_name());
+    let proc = machine.config.as_ref().map_or("", |config| config.witness.proc.as_str());
+    if proc.is_empty() {
+        return Outcome::warning(
+            what,
+            "clients outside of it have no pid for the daemon: they can't be named, watched, terminated or saved from \
+             each other's death, and are placed by their user alone",
+            "give the daemon's container the host's pids (hostPID: true, --pid=host), or the machine's /proc to know them \
+             by (witness.proc)",
+        );
+    }
+    let is_there = machine.root.join(proc.trim_start_matches('/')).join("self/fdinfo").is_dir();
+    if !is_there {
+        return Outcome::problem(
+            format!("{what}, and witness.proc = \"{proc}\" does not show it"),
+            "clients outside of it are known by nothing and placed by their user alone",
+            "mount the machine's /proc there (hostPath: /proc, -v /proc:/host/proc:ro)",
+        );
+    }
+    Outcome::warning(
+        format!("{what}; clients outside of it are known by {proc}"),
+        "they are placed and named, and can't be followed, listed by ps, terminated or saved from each other's death",
+        "give the daemon's container the host's pids (hostPID: true, --pid=host)",
+    )
 }
 
 pub(super) fn user_namespace(machine: &Machine) -> Outcome {

@@ -45,10 +45,16 @@ fn the_kernels_messages_need_a_right_only_where_they_are_restricted() {
 
 #[test]
 fn namespaces_of_its_own_keep_the_daemon_from_knowing_who_is_who() {
-    let made = Made::sound();
+    let mut made = Made::sound();
     made.process(DAEMON, super::ALL_CAPABILITIES, [4_026_532_100, 4_026_532_101]);
     made.assert("pid-namespace", Warning, "4026532100");
     made.assert("user-namespace", Warning, "4026532101");
+    assert!(made.finding("pid-namespace").advice.contains("witness.proc"));
+    made.machine.config.as_mut().unwrap().witness.proc = "/host/proc".to_owned();
+    made.assert("pid-namespace", Problem, "/host/proc");
+    made.file("host/proc/self/fdinfo/0", "");
+    made.assert("pid-namespace", Warning, "known by /host/proc");
+    assert!(made.finding("pid-namespace").costs.contains("placed and named"));
     made.remove(&format!("proc/{DAEMON}/ns/pid"));
     made.assert("pid-namespace", Note, "not known");
 }

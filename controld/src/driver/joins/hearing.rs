@@ -18,6 +18,7 @@ use crate::sys::passed;
 use crate::sys::polled::register;
 use crate::witness::peer;
 use nix::sys::socket::{SockType, getsockopt, sockopt};
+use remps_proto::admin::defaults::Defaults;
 use remps_proto::admin::limits::DeviceKey;
 use remps_proto::admin::module::is_name;
 use remps_proto::join::{ToNode, ToThin, VERSION};
@@ -87,8 +88,8 @@ async fn asked(link: &JoinLink) -> Result<Asked, String> {
     let Ok(Some(Parcel { bytes, descriptor: Some(directory) })) = first else {
         return Err("it has not handed over a directory".to_owned());
     };
-    let (version, name, devices) = match ToNode::decode(&bytes) {
-        Ok(ToNode::Hello { version, name, devices }) => (version, name, devices),
+    let (version, name, devices, limits) = match ToNode::decode(&bytes) {
+        Ok(ToNode::Hello { version, name, devices, limits }) => (version, name, devices, limits),
         Ok(_) => return Err("it does not say who it is".to_owned()),
         Err(error) => return Err(format!("its first packet is not understood: {error}")),
     };
@@ -98,6 +99,9 @@ async fn asked(link: &JoinLink) -> Result<Asked, String> {
     if !is_name(&name) {
         return Err("a name is 1 to 64 lower-case letters, digits and underscores".to_owned());
     }
+    let limits = Some(limits).filter(|limits| !limits.is_empty());
+    let limits = limits.map(|limits| Defaults::parse(&limits).ok_or("what it says of limits is not understood"));
+    let limits = limits.transpose()?;
     let uuid = |word: &str| match DeviceKey::parse(word.as_bytes()) {
         Ok(key @ DeviceKey::Uuid(_)) => Ok(key),
         // Its numbers may be others than the daemon's.
@@ -107,7 +111,7 @@ async fn asked(link: &JoinLink) -> Result<Asked, String> {
     let devices = words.map(uuid).collect::<Result<Vec<_>, _>>()?;
     let looked = JOINED_PLACES.run(0, patient(FILE_PATIENCE), move || JoinedPlace::new(directory)).await;
     let place = said(looked)?.map_err(|error| error.to_string())?;
-    Ok(Asked { name, devices, place: Arc::new(place) })
+    Ok(Asked { name, devices, limits, place: Arc::new(place) })
 }
 
 async fn converse(join: JoinId, fd: OwnedFd, events: Events, owner: Uid, may_be_apart: bool) {

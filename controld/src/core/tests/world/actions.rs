@@ -66,6 +66,20 @@ pub(in crate::core::tests) enum Action {
     /// Root changes named servers and namespaces.
     Names(usize),
     OpeningWorks(bool),
+    /// A thin daemon joins.
+    Joins {
+        claim: usize,
+        is_same_place: bool,
+    },
+    ThinDies(usize),
+    ThinLeaves(usize),
+    /// Somebody types something in its directory.
+    ThinIsTold {
+        index: usize,
+        line: usize,
+    },
+    /// Changes of named servers are kept on disk from now on.
+    Keeps,
     ClientFinishes(usize),
     ProcessEnds(usize),
     ServerHello(usize),
@@ -145,6 +159,14 @@ impl World {
             }
             Action::Names(command) => self.command(0, CHANGES[command]),
             Action::OpeningWorks(works) => self.opening_works = works,
+            Action::Joins { claim, is_same_place } => self.joins(claim, is_same_place),
+            Action::ThinDies(index) => self.thin_dies(index),
+            Action::ThinLeaves(index) => self.thin_leaves(index),
+            Action::ThinIsTold { index, line } => self.thin_is_told(index, line),
+            Action::Keeps => {
+                self.keeps = true;
+                self.core.keep_servers();
+            }
             Action::ClientFinishes(index) => {
                 let key = self.dispatched.iter().nth(index).map(|(connection, (peer, _))| (*connection, *peer));
                 if let Some((connection, peer)) = key {

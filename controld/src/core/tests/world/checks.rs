@@ -70,6 +70,8 @@ impl World {
             self.core.verdicts().all(|verdict| verdict.confidence != Confidence::Certain || verdict.culprit.is_some()),
             "only somebody is certain"
         );
+        self.check_shares();
+        self.check_joins();
         for (epoch, incident) in self.core.faults.incidents() {
             assert_is_bounded(incident, &self.core.is_or_were_clients(*epoch), self.now);
         }
@@ -97,6 +99,19 @@ impl World {
                 self.core
             );
         }
+    }
+
+    /// No domain's clients are more than may share what it may have, on whatever servers. Those that a server names of
+    /// itself are as many as it has let in, for all that is known.
+    fn check_shares(&self) {
+        let Some(most) = self.policy.domains.default.group.shared_by.filter(|_| self.untold.is_empty()) else { return };
+        let mut clients = BTreeMap::<_, BTreeSet<Pid>>::new();
+        for (pid, process) in self.core.clients.processes() {
+            if let Some(server) = self.core.servers.get(process.server) {
+                clients.entry(server.domain).or_default().insert(pid);
+            }
+        }
+        assert!(clients.values().all(|those| those.len() <= most), "more than {most} share: {clients:?}");
     }
 
     /// Lets everything that is under way come to its end: servers answer, start and obey, nothing else happens. Where

@@ -115,11 +115,13 @@ impl World {
                 effects.into_iter().for_each(|effect| self.perform(effect));
             }
             Effect::CloseSessions => {}
-            Effect::BindJoined { .. }
-            | Effect::AcceptJoin { .. }
-            | Effect::RefuseJoin { .. }
-            | Effect::EndJoin { .. }
-            | Effect::EndSession { .. } => panic!("nobody joins here"),
+            Effect::BindJoined { join, entrance } => self.bind_joined(join, entrance),
+            Effect::AcceptJoin { join, name } => self.accepts_join(join, name),
+            Effect::TellJoin { join, .. } => assert!(self.thin.contains_key(&join), "who has joined is told"),
+            Effect::RefuseJoin { join, .. } | Effect::EndJoin { join, .. } => self.parts_from(join),
+            Effect::EndSession { session } => {
+                assert!(self.quits.remove(&session), "a session ends once, and is not answered before");
+            }
             // Nobody asks for a place here.
             Effect::SpareVoid { .. } => panic!("nobody has a spare copy"),
             Effect::Exit { status } => self.exit = Some(status),

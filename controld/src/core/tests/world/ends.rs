@@ -67,6 +67,11 @@ impl World {
         assert_eq!(core.entrances().len(), known.len(), "namespaces survive");
         assert_eq!(core.defaults, self.core.defaults, "defaults survive");
         self.core = core;
+        self.thin.clear();
+        self.quits.clear();
+        if self.keeps {
+            self.core.keep_servers();
+        }
         self.core.faults.hold_is_watched(self.now);
         self.forget_signs();
         // The driver finds out from the server that it was not told, or tells it again.

@@ -1,0 +1,64 @@
+//! Clients without a pid here: those of other PID namespaces than the daemon's, which has not the host's.
+//!
+//! The kernel hands their process descriptors over all the same, and a `/proc` of theirs (`witness.proc`) says which
+//! process that is. Servers know them by pid 0, so nobody can be asked about one or told to end it, and a descriptor lets
+//! nobody send a signal out of his namespace: they are placed and named, and no more. What that costs is said when the
+//! first one comes, in `status` from then on, and by `doctor` at any time.
+
+use super::Driver;
+use crate::core::{ConnectionId, EntranceId, Identity, Input, Peer};
+use crate::driver::events::Event;
+use crate::witness::identity::Found;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// What can't be done for any of them.
+const WITHOUT_PIDS: &str = "can't be followed, listed by ps or ended (hostPID: true)";
+
+impl Driver {
+    /// A client without a pid here waits for a server.
+    pub(super) fn hidden_arrived(&mut self, connection: ConnectionId, peer: Peer, entrance: Option<EntranceId>) {
+        let pidfd = self
+            .connections
+            .socket(connection)
+            .map_or_else(|| Err(io::Error::from_raw_os_error(libc::ENOTCONN)), |socket| socket.peer_pidfd());
+        self.tell_of_hidden(&pidfd);
+        let identities = self.witnesses.identities.clone();
+        let Ok(pidfd) = pidfd.map_err(drop).and_then(|fd| if identities.sees_others() { Ok(fd) } else { Err(()) })
+        else {
+            let identity = Arc::new(Identity::default());
+            return self.feed(Input::ClientArrived { connection, peer, identity, entrance });
+        };
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            let found = identities.of_hidden(pidfd, peer.uid).await;
+            events.send(Event::Known { connection, peer, found: Box::new(found) }).await;
+        });
+    }
+
+    /// Says which process of the machine a client without a pid here is.
+    pub(in crate::driver) fn hidden_known(&self, peer: Peer, found: &Found) {
+        let Found { identity, missing, seen_as, .. } = found;
+        let known = match seen_as {
+            Some(pid) => format!("process {pid} of the machine, {} in {}", identity.command, identity.cgroup),
+            None => missing.map_or_else(|| "not known".to_owned(), |missing| missing.to_string()),
+        };
+        self.logs.chatter(&format!("A client of user {} without a pid here: {known}", peer.uid));
+    }
+
+    /// What they do without, once.
+    fn tell_of_hidden(&mut self, pidfd: &io::Result<OwnedFd>) {
+        if self.reports.degraded.has_hidden_clients() {
+            return;
+        }
+        let placed = match (&self.witnesses.no_other_proc, pidfd) {
+            (None, Ok(_)) => "are known by witness.proc".to_owned(),
+            (Some(why), _) => format!("are placed by user alone ({why})"),
+            (None, Err(error)) => format!("are placed by user alone (the kernel names no process: {error})"),
+        };
+        let text = format!("clients of other PID namespaces {placed} and {WITHOUT_PIDS}");
+        self.say(&format!("Degraded: {text}"));
+        self.reports.degraded.with_hidden_clients(text);
+    }
+}
