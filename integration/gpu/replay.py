@@ -38,13 +38,17 @@ IDLE = 1
 STEPS = ("unmap", "load", "init", "context", "map", "objects", "amputate")
 
 
+# As `MPS_SHIM_REPLAY` has it.
+WAY = "in-place"
+
+
 def environment(library, pipe):
     return {
         **os.environ,
         "CUDA_MPS_PIPE_DIRECTORY": str(pipe),
         "LD_PRELOAD": str(library),
         "MPS_SHIM_KEEP": "state",
-        "MPS_SHIM_REPLAY": "in-place",
+        "MPS_SHIM_REPLAY": WAY,
         "MPS_SHIM_REPORT": "stderr",
     }
 

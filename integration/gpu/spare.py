@@ -5,6 +5,7 @@ faults, and go on with the copy that stands by in them, or with one that is made
 times are the library's: from the error's being noticed until the gate opens.
 """
 
+import itertools
 import subprocess
 
 import hangs
@@ -92,21 +93,25 @@ def faults(ours, library, way, victims, kinds):
             except Failed as failed:
                 where = hangs.told(programs[0], [("daemon", daemon.process.pid)])
                 raise Failed(f"{failed}: {programs[0].errors.read_text()[-600:]}\n{where}") from failed
-        recoveries = []
+        recoveries, after = [], {kind: [] for kind in dict.fromkeys(kinds)}
         for program in programs:
             program.process.wait(60)
             while program.read(0.05):
                 pass
-            recoveries += replay.checked(program.lines, program.errors.read_text(), len(kinds))
+            own = replay.checked(program.lines, program.errors.read_text(), len(kinds))
+            for kind, one in zip(kinds, own):
+                after[kind].append(one["total_us"] / 1000)
+            recoveries += own
     ways = [one["way"] for one in recoveries]
     if way != COLD and set(ways) != {BY_THE_SPARE}:
         raise Failed(f"by the spare copy {ways.count(BY_THE_SPARE)} of {len(ways)}")
     total = [one["total_us"] / 1000 for one in recoveries]
+    by_kind = {f"after {kind}, ms": {**spread(times), "p99": percentile(times, 0.99)} for kind, times in after.items()}
     steps = {f"{step}, ms": spread([one["steps_us"][step] / 1000 for one in recoveries]) for step in STEPS}
     if way != COLD:
         steps |= {f"switch: {part}, ms": spread([one["switch_us"][part] / 1000 for one in recoveries]) for part in SWITCH}
         steps["calls of the spare copy"] = spread([one["calls"] for one in recoveries])
-    return {"recovered, bit-exact": f"{len(total)} of {len(total)}", "error to gate, ms": {**spread(total), "p99": percentile(total, 0.99)}, **steps}
+    return {"recovered, bit-exact": f"{len(total)} of {len(total)}", "error to gate, ms": {**spread(total), "p99": percentile(total, 0.99)}, **by_kind, **steps}
 
 
 def used_mib():
@@ -115,32 +120,64 @@ def used_mib():
 
 
 def memory(ours, library):
-    """What a spare copy takes of the GPU: what is used with one, less what is used without, with a second server each."""
+    """What spare copies take of the GPU: what is used with them, less what is used without, with a second server each. The
+    first one takes what the server itself needs for its first client, too.
+    """
     used = {}
-    for way in (COLD, "spare", "spare full"):
+    for way, count in itertools.product((COLD, "spare", "spare full"), (1, 2)):
         with configured(ours, NO_QUARANTINE + "\n[domains]\nstandby = true\n") as daemon:
-            program = Victim(daemon, library, way, ["--recoveries", "1", "--seconds", "60", "--light"])
-            program.wait("ready", 120)
+            programs = [Victim(daemon, library, way, ["--recoveries", "1", "--seconds", "60", "--light"]) for _ in range(count)]
+            for program in programs:
+                program.wait("ready", 120)
             until(lambda: len(daemon.servers()) > 1, 60, "a server that stands by")
             if way != COLD:
-                until(lambda: program.spares() > 0, 60, "a spare copy")
-            used[way] = used_mib()
-            program.process.kill()
-            program.process.wait(30)
-    taken = {WAYS[way]: value - used[COLD] for way, value in used.items() if way != COLD}
-    return {f"{name}, MiB": value for name, value in taken.items()}
+                have_spares(daemon, programs, 0)
+            used[way, count] = used_mib()
+            for program in programs:
+                program.process.kill()
+                program.process.wait(30)
+    taken = {way: [used[way, count] - used[COLD, count] for count in (1, 2)] for way in WAYS if way != COLD}
+    found = {f"{WAYS[way]}, the first, MiB": first for way, (first, _) in taken.items()}
+    return found | {f"{WAYS[way]}, the second, MiB": both - first for way, (first, both) in taken.items()}
 
 
-def works(ours, library, quick):
-    """The suite: 34 faults `oob` and `trap` and one `misaligned` for each way and number of victims, and memory; with --quick
-    two and one, some two minutes.
+# Scenes of `mps-replay-probe`, and what the program is told of its stack limit before, after and at the end.
+SCENES = {
+    "deep-kernel-later": [1024, 1024, 1024],
+    "deep-kernel-before": [1024, 1024, 1024],
+    "stack-limit": [2048, 2048, 4096],
+}
+# What the library says when the copy has all that the program has.
+IS_LEVEL = "the spare copy has all that the program has"
+
+
+def stacks(ours, library):
+    """A recursive kernel, of which nobody knows how much stack it needs, after a switch to a copy whose stacks are as large as
+    the program's kernels need.
     """
-    count = 2 if quick else 34
+    for name, limits in SCENES.items():
+        with configured(ours, NO_QUARANTINE) as daemon:
+            program = Victim(daemon, library, "spare", ["--scene", name])
+            program.wait("pending", 120)
+            until(lambda: IS_LEVEL in program.errors.read_text(), 60, "a level copy")
+            daemon.client("mps-aggressor", "oob").process.wait(30)
+            scene = program.wait("scene", 60)
+            heard, way = scene["heard"], scene["recovery"]["way"]
+            if (heard["limits"], heard["word"], way) != (limits, 28, BY_THE_SPARE):
+                raise Failed(f"{name}: {scene}")
+    return {name: "right" for name in SCENES}
+
+
+def works(ours, library, count):
+    """The suite: so many faults `oob` and `trap` and one `misaligned` for each way and number of victims, and memory. With
+    --quick it is two of them, some two minutes; 34 else.
+    """
     works = {}
     for victims in VICTIMS:
         for way, name in WAYS.items():
             # After a misaligned access the server may deny a fault: then the next culprit would be on another one.
-            few = ["oob", "trap"] * (count if victims == 1 or not quick else 1) + ["misaligned"]
+            few = ["oob", "trap"] * (count if victims == 1 else max(1, count // 2)) + ["misaligned"]
             works[f"faults {name}, {victims} victims"] = lambda way=way, victims=victims, few=few: faults(ours, library, way, victims, few)
+    works["stacks"] = lambda: stacks(ours, library)
     works["memory"] = lambda: memory(ours, library)
     return works

@@ -17,6 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
+/// `SOCK_DGRAM` as `/proc/net/unix` has it.
+const DATAGRAM: &str = "0002";
+
 /// How long the other GPU has work, in nanoseconds, and its words.
 const MEANWHILE: u64 = 1_500_000_000;
 const WORDS: u32 = 256;
@@ -195,8 +198,16 @@ impl Child {
         Ok(child)
     }
 
-    /// What it has of the driver: files and mappings of the address space, and sockets.
+    /// What it has of the driver: files and mappings of the address space, and sockets. What stands in the place of a dead
+    /// copy's descriptors is a datagram socket, and of these the driver has none.
     fn has(&self) -> Value {
+        let unix = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        let datagrams: Vec<String> = unix
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>())
+            .filter(|words| words.get(4) == Some(&DATAGRAM))
+            .filter_map(|words| Some(format!("socket:[{}]", words.get(6)?)))
+            .collect();
         let entries = fs::read_dir(format!("/proc/{}/fd", self.0)).into_iter().flatten().flatten();
         let links: Vec<String> = entries
             .filter_map(|entry| Some(fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned()))
@@ -205,7 +216,7 @@ impl Child {
         let of_driver = |text: &&str| text.contains("nvidia-uvm");
         json!({
             "files": links.iter().map(String::as_str).filter(of_driver).count(),
-            "sockets": links.iter().filter(|link| link.starts_with("socket:")).count(),
+            "sockets": links.iter().filter(|link| link.starts_with("socket:") && !datagrams.contains(link)).count(),
             "mappings": maps.lines().filter(of_driver).count(),
         })
     }
