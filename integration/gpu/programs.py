@@ -10,6 +10,7 @@ of `kernels.ptx` that is loaded through the driver's own interface, in the progr
 |---|---|
 | unaware | was recovered and has noticed nothing |
 | told once | was recovered, and each of its threads had an error once at most |
+| told of an earlier fault | was not reached by this one, and a thread begun since the last one had its error |
 | told N times | was recovered, and had an error N times before all was right: in as many threads, or by its libraries |
 | gives up | was recovered, and was not well again by itself after some tries, as its libraries keep the error |
 | refused | was not recovered, for the reason that the library tells |
@@ -35,6 +36,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import hangs
+import replay
 from bench import Client, Failed, until
 from faults import NO_QUARANTINE, configured
 from replay import environment
@@ -62,6 +64,11 @@ BETWEEN_REPORTS = 5
 TO_REACH = 3
 # Seconds for which a program does nothing before a fault that is to find it idle.
 IDLE = 2
+# The same where a spare copy of the driver must be ready.
+IDLE_WITH_SPARE = 8
+EARLIER = "told of an earlier fault"
+# What a figure is called behind its name, by `MPS_SHIM_REPLAY`.
+WITH = {"spare": " with spare copies"}
 # Seconds for a program to end by itself, and the column that says whether it has.
 TO_END, END = 20, "its end"
 # The column that says what an idle bystander has lost.
@@ -247,7 +254,8 @@ class Program(Client):
                 if is_own or not found["is_same"]:
                     raise Failed(f"not told of a fault of its own, or not right: {found}: {self.said()}")
                 return "not reached"
-            return f"refused: {self.reason() or 'no reason was told'}"
+            reason = self.reason()
+            return f"refused: {reason}" if reason or not found["is_same"] else EARLIER
         if not found["is_same"]:
             return f"gives up: {(found['told'] or ['without an error'])[-1]}{self.complaint()}"
         # A busy program's culprit is a thread of its own: two threads are told once each.
@@ -444,7 +452,7 @@ def bystanders(suite, share):
             if is_busy:
                 each(list(programs), lambda name: programs[name].ask("busy", "busy"), table, column, len(programs))
             else:
-                time.sleep(IDLE)
+                time.sleep(IDLE if replay.WAY == "in-place" else IDLE_WITH_SPARE)
             began = time.monotonic()
             daemon.client("mps-aggressor", kind).process.wait(60)
 
@@ -508,7 +516,7 @@ def works(ours, library, quick, seconds, only, wanted, tell):
     suite = Suite(ours, library, quick, seconds, wanted, tell)
     share = 0.55 if not only or "culprits" in only else 1
     return {
-        "bystanders": lambda: bystanders(suite, share),
+        f"bystanders{WITH.get(replay.WAY, '')}": lambda: bystanders(suite, share),
         "culprits": lambda: culprits(suite),
         "profiler": lambda: profiler(suite, 4 if quick else 20),
     }
