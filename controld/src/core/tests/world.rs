@@ -172,6 +172,8 @@ pub(super) struct World {
     open: BTreeMap<EntranceId, Entrance>,
     /// By which of them each connection came that has not come to its end.
     came_by: BTreeMap<ConnectionId, EntranceId>,
+    /// To which namespaces each process has come that lives, or to none: it can reach the sockets of all of them.
+    came_to: BTreeMap<u32, BTreeSet<Option<EntranceId>>>,
     /// Whether sockets can be made.
     opening_works: bool,
     /// The thin daemons that have joined, and as what.
@@ -231,6 +233,7 @@ impl World {
             unanswered: BTreeSet::new(),
             open: BTreeMap::new(),
             came_by: BTreeMap::new(),
+            came_to: BTreeMap::new(),
             opening_works: true,
             thin: BTreeMap::new(),
             quits: BTreeSet::new(),

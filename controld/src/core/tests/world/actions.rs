@@ -136,6 +136,7 @@ impl World {
                     self.living.insert(peer.pid);
                     self.waiting.insert(connection, peer);
                     self.came.insert(connection, self.now);
+                    self.came_to.entry(peer.pid).or_default().insert(None);
                     self.feed(Input::ClientArrived {
                         connection,
                         peer,
@@ -153,6 +154,7 @@ impl World {
                     self.waiting.insert(connection, peer);
                     self.came.insert(connection, self.now);
                     self.came_by.insert(connection, entrance);
+                    self.came_to.entry(peer.pid).or_default().insert(Some(entrance));
                     let (identity, entrance) = (self.identity(peer.pid), Some(entrance));
                     self.feed(Input::ClientArrived { connection, peer, identity, entrance });
                 }

@@ -7,6 +7,7 @@ impl World {
     pub(super) fn end(&mut self, pid: u32, end: End) {
         self.living.remove(&pid);
         self.homes.remove(&pid);
+        self.came_to.remove(&pid);
         // The kernel closes what it had open.
         let waiting: Vec<_> = self.waiting.iter().filter(|(_, peer)| peer.pid == pid).map(|(key, _)| *key).collect();
         let under_way: Vec<_> =
