@@ -25,7 +25,7 @@ use object::elf::{
 };
 use object::read::elf::{FileHeader as _, SectionHeader as _, Sym as _};
 
-use crate::{Contents, Place, UNKNOWN_STACK, is_heap, is_message};
+use crate::{Contents, Place, UNKNOWN_STACK, is_heap, is_launch, is_message};
 
 /// `e_machine` of compiled GPU code.
 const EM_CUDA: u16 = 190;
@@ -112,18 +112,20 @@ fn read(image: &[u8]) -> object::read::Result<Contents> {
             note_stacks(section.data(endian, image)?, &mut stacks);
         }
     }
+    let (mut kernels, mut are_launched) = (Vec::new(), false);
     let symbols = sections.symbols(endian, image, SHT_SYMTAB)?;
     for (index, symbol) in symbols.enumerate() {
         let name = std::str::from_utf8(symbols.symbol_name(endian, symbol)?);
         let kind = symbol.st_type();
         if symbol.st_shndx(endian) == SHN_UNDEF {
             contents.has_heap |= kind == STT_FUNC && name.is_ok_and(is_heap);
+            are_launched |= kind == STT_FUNC && name.is_ok_and(is_launch);
             continue;
         }
         if kind == STT_FUNC && symbol.st_other().0 & STO_ENTRY != 0 {
             let needed = u32::try_from(index.0).ok().and_then(|index| stacks.get(&index)).copied();
             match name {
-                Ok(name) => contents.needs(name, needed.unwrap_or(UNKNOWN_STACK)),
+                Ok(name) => kernels.push((name.to_owned(), needed.unwrap_or(UNKNOWN_STACK))),
                 Err(_) => drop(contents.unread.insert("a kernel without a name".to_owned())),
             }
         }
@@ -147,6 +149,9 @@ fn read(image: &[u8]) -> object::read::Result<Contents> {
         } else {
             contents.add(&name, section.place, size);
         }
+    }
+    for (name, needed) in kernels {
+        contents.needs(&name, if are_launched { UNKNOWN_STACK } else { needed });
     }
     for section in found.iter_mut().flatten() {
         // The program's own constants are asked for by name, so whatever has none is not its.
@@ -272,6 +277,23 @@ mod tests {
         assert_eq!(found.stacks, [("k".to_owned(), UNKNOWN_STACK)].into());
         assert_eq!((found.stack("k"), found.stack("f")), (UNKNOWN_STACK, 0));
         assert_eq!(Contents::unread("why").stack("k"), UNKNOWN_STACK);
+    }
+
+    #[test]
+    fn a_kernel_that_nobody_asks_for_may_be_launched_by_another() {
+        // What is said of the first symbol lies behind the file's header.
+        let said = [&[WITH_VALUE, MIN_STACK_SIZE, 8, 0][..], &1_u32.to_le_bytes(), &16_u32.to_le_bytes()].concat();
+        let sections = [(".nv.info", BITS, 0, 12), (".text.k", BITS, 6, 128)];
+        let stacks = |called| {
+            let symbols = [("k", FUNCTION, STO_ENTRY, 2, 0, 128), (called, FUNCTION, 0, 0, 0, 0)];
+            let mut image = cubin(&sections, &symbols);
+            image[64..76].copy_from_slice(&said);
+            Contents::of(&image, &Gpus::default()).stacks
+        };
+        assert_eq!(stacks("vprintf"), [("k".to_owned(), 16)].into());
+        for launch in ["cudaLaunchDevice", "cudaGetParameterBuffer", "__cudaCDP2LaunchDeviceV2"] {
+            assert_eq!(stacks(launch), [("k".to_owned(), UNKNOWN_STACK)].into(), "{launch}");
+        }
     }
 
     #[test]

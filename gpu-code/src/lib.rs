@@ -33,6 +33,9 @@ const HEAP: &str = "alloc";
 /// What compilers call the texts that they make for messages: nobody writes there.
 const MESSAGES: [&str; 5] = ["$str", "_$_str", "__unnamed_", "assert", "printfFormat"];
 
+/// What names of functions have by which kernels launch others: `cudaLaunchDevice`, `__cudaCDP2LaunchDeviceV2`.
+const LAUNCHES: [&str; 3] = ["LaunchDevice", "ParameterBuffer", "CDP2"];
+
 /// What a kernel needs of stack of which no compiler says how much it is.
 pub const UNKNOWN_STACK: u32 = u32::MAX;
 
@@ -56,7 +59,8 @@ pub struct Contents {
     pub bytes: u64,
     /// Whether kernels allocate from the device's heap.
     pub has_heap: bool,
-    /// Kernels that need stack, by name: bytes for a thread, with all that they call, or [`UNKNOWN_STACK`].
+    /// Kernels that need stack, by name: bytes for a thread, with all that they call, or [`UNKNOWN_STACK`]. Where kernels
+    /// launch others it is unknown of all.
     pub stacks: BTreeMap<String, u32>,
     /// What could not be looked into, each by a name that says why.
     pub unread: BTreeSet<String>,
@@ -149,6 +153,11 @@ fn is_message(name: &str) -> bool {
 /// Whether a function that the driver provides gives memory of the device's heap.
 fn is_heap(name: &str) -> bool {
     name.to_ascii_lowercase().contains(HEAP)
+}
+
+/// Whether kernels launch others by a function of this name that the driver provides. Nobody asks for those by their names.
+fn is_launch(name: &str) -> bool {
+    LAUNCHES.iter().any(|part| name.contains(part))
 }
 
 #[cfg(test)]

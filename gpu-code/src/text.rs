@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Contents, Place, UNKNOWN_STACK, is_heap, is_message};
+use crate::{Contents, Place, UNKNOWN_STACK, is_heap, is_launch, is_message};
 
 /// State spaces of variables.
 const SPACES: [&str; 2] = [".global", ".const"];
@@ -73,7 +73,9 @@ impl Calls {
 
     fn note(&mut self, statement: &str, is_inside: bool) {
         if !is_inside {
-            self.functions.extend(name_behind(statement, ".func"));
+            let declared = name_behind(statement, ".func");
+            self.are_all_unbounded |= declared.as_deref().is_some_and(is_launch);
+            self.functions.extend(declared);
             return;
         }
         let is = |word: &str, what: &str| word == what || word.strip_prefix(what).is_some_and(|of| of.starts_with('.'));
@@ -263,6 +265,7 @@ mod tests {
             (".entry k() { alloca.u64 %rd1, %rd2, 8; ret; }".to_owned(), &["k"]),
             (".func g() { call g; ret; } .entry k() { ret; } .visible .entry l() { ret; }".to_owned(), &["k", "l"]),
             (format!("{f} .func g() {{ call (x), f, (x); ret; }} .entry k() {{ ret; }}"), &["k"]),
+            (".extern .func cudaLaunchDevice(.param .b64 a);.entry k() { ret; }".to_owned(), &["k"]),
             (".entry k() { bra callee; callee: ret; }".to_owned(), &[]),
         ] {
             let found = contents(&text);

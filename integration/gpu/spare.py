@@ -169,8 +169,8 @@ def stacks(ours, library):
 
 
 def works(ours, library, count):
-    """The suite: so many faults `oob` and `trap` and one `misaligned` for each way and number of victims, and memory. With
-    --quick it is two of them, some two minutes; 34 else.
+    """The suite: so many faults `oob` and `trap`, half as many beside several victims, and one `misaligned` for each way and
+    number of victims; stacks, and memory. With --quick it is two of them, some two minutes; 34 else.
     """
     works = {}
     for victims in VICTIMS:

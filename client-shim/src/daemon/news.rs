@@ -30,25 +30,45 @@ struct Word {
     server: u64,
     state: ServerState,
     /// It is the server of the copy that lives: the first copy has had no other, and of a later one's it was said that
-    /// it serves. Right after a recovery the daemon may still speak of the one before.
+    /// it serves.
     is_its_own: bool,
     is_first_copy: bool,
+    /// The server of the copy before. Right after a recovery the daemon may still speak of that one; 0 when it was said
+    /// to be sound, or nobody knows of one.
+    before: u64,
+    /// A server was given for a spare copy since this copy lives. So the daemon has known this copy's own by then.
+    has_spare: bool,
 }
 
 impl Word {
-    const NONE: Self = Self { server: 0, state: ServerState::NONE, is_its_own: false, is_first_copy: true };
+    const NONE: Self = Self {
+        server: 0,
+        state: ServerState::NONE,
+        is_its_own: false,
+        is_first_copy: true,
+        before: 0,
+        has_spare: false,
+    };
 
-    /// The copy's server is reaped. Until the copy is another one, nothing else is of interest: what the daemon says next
-    /// is of the server that a spare copy is on.
+    /// The copy's server is reaped.
     fn is_over(self) -> bool {
         self.is_its_own && self.state == ServerState::GONE
     }
 
     fn hear(&mut self, (server, state): (u64, ServerState)) {
-        if !self.is_over() || server == self.server {
-            let serves = state != ServerState::GONE || (self.is_its_own && server == self.server);
-            *self = Self { server, state, is_its_own: self.is_first_copy || serves, ..*self };
+        let is_of_before = server == self.before && state != ServerState::HEALTHY;
+        // The program has not gone on with the spare copy whose server is spoken of then.
+        let is_of_the_spare = self.is_over() && self.has_spare && server != self.server;
+        if is_of_before || is_of_the_spare {
+            return;
         }
+        let serves = state != ServerState::GONE || (self.is_its_own && server == self.server);
+        *self = Self { server, state, is_its_own: self.is_first_copy || serves, before: 0, ..*self };
+    }
+
+    /// Of the next copy nothing is known yet.
+    fn forget(&mut self) {
+        *self = Self { is_first_copy: false, before: self.server, ..Self::NONE };
     }
 }
 
@@ -79,10 +99,15 @@ pub(crate) fn said() -> (u64, ServerState) {
 
 /// The living copy is another one: the daemon is told, and asked anew.
 pub(crate) fn forget() {
-    *server() = Word { is_first_copy: false, ..Word::NONE };
+    server().forget();
     if let Some(link) = started() {
         link.wake();
     }
+}
+
+/// The daemon has given a server for a spare copy.
+pub(super) fn has_spare() {
+    server().has_spare = true;
 }
 
 /// Notes what the daemon says. That there is no server says nothing of the last one.
@@ -140,28 +165,49 @@ pub(crate) fn is_server_reaped() -> bool {
 mod tests {
     use super::{ServerState, Word};
 
+    const SOUND: ServerState = ServerState::HEALTHY;
+    const SPOILT: ServerState = ServerState::TAINTED;
+    const GONE: ServerState = ServerState::GONE;
+
     fn heard(mut word: Word, all: &[(u64, ServerState)]) -> (u64, bool) {
         all.iter().for_each(|one| word.hear(*one));
         (word.server, word.is_over())
     }
 
+    /// The next copy, the one before having been on this server.
+    fn later(before: u64) -> Word {
+        let mut word = Word { server: before, state: SPOILT, ..Word::NONE };
+        word.forget();
+        word
+    }
+
     #[test]
     fn the_end_of_the_copys_server_stands_whatever_is_said_of_the_next() {
-        let (sound, spoilt, gone) = (ServerState::HEALTHY, ServerState::TAINTED, ServerState::GONE);
-        let first = Word::NONE;
-        assert_eq!(heard(first, &[(3, sound), (3, spoilt)]), (3, false));
-        assert_eq!(heard(first, &[(3, sound), (3, gone), (4, sound)]), (3, true), "4 is the spare copy's");
-        assert_eq!(heard(first, &[(3, gone), (4, sound), (4, gone)]), (3, true), "its end came before the link");
-        assert_eq!(heard(first, &[(3, sound), (4, spoilt)]), (4, false));
+        let first = Word { has_spare: true, ..Word::NONE };
+        assert_eq!(heard(first, &[(3, SOUND), (3, SPOILT)]), (3, false));
+        assert_eq!(heard(first, &[(3, SOUND), (3, GONE), (4, SOUND)]), (3, true), "4 is the spare copy's");
+        assert_eq!(heard(first, &[(3, GONE), (4, SOUND), (4, GONE)]), (3, true), "its end came before the link");
+        assert_eq!(heard(first, &[(3, SOUND), (4, SPOILT)]), (4, false));
+        let second = Word { has_spare: true, ..later(3) };
+        assert_eq!(heard(second, &[(4, SOUND), (4, GONE), (5, SOUND)]), (4, true));
     }
 
     #[test]
     fn the_end_of_the_server_before_says_nothing_of_the_copys() {
-        let (sound, gone) = (ServerState::HEALTHY, ServerState::GONE);
-        let later = Word { is_first_copy: false, ..Word::NONE };
-        assert_eq!(heard(later, &[(3, gone)]), (3, false));
-        assert_eq!(heard(later, &[(3, gone), (3, gone), (4, gone)]), (4, false), "who of them is not known");
-        assert_eq!(heard(later, &[(3, gone), (4, sound)]), (4, false));
-        assert_eq!(heard(later, &[(3, gone), (4, sound), (4, gone), (5, sound)]), (4, true));
+        assert_eq!(heard(later(3), &[(3, SPOILT), (3, GONE)]), (0, false));
+        assert_eq!(heard(later(3), &[(3, SPOILT), (3, GONE), (4, SOUND)]), (4, false));
+        assert_eq!(heard(later(3), &[(3, GONE), (4, SOUND), (4, GONE)]), (4, true));
+        // It was not known yet that the fault has hit it.
+        assert_eq!(heard(later(3), &[(3, SOUND), (3, GONE), (4, SOUND)]), (4, false));
+        // Nobody knows which one it was.
+        assert_eq!(heard(later(0), &[(3, GONE)]), (3, false));
+        assert_eq!(heard(later(0), &[(3, GONE), (4, GONE)]), (4, false));
+        assert_eq!(heard(later(0), &[(3, GONE), (4, SOUND)]), (4, false));
+    }
+
+    #[test]
+    fn a_copy_may_be_on_the_same_server_as_the_one_before() {
+        assert_eq!(heard(later(3), &[(3, SOUND), (3, SPOILT)]), (3, false));
+        assert_eq!(heard(later(3), &[(3, SOUND), (3, SPOILT), (3, GONE)]), (3, true));
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use remps_proto::shim::{Answer, Ask, Capabilities};
 
-use super::{connection::PATIENCE, link::linked};
+use super::{connection::PATIENCE, link::linked, news};
 
 /// How long the daemon may take to have a server ready.
 const WAIT: Duration = Duration::from_millis(500);
@@ -28,7 +28,10 @@ pub(crate) fn ask() -> Option<Grant> {
     let wait_ms = u64::try_from(WAIT.as_millis()).unwrap_or_default();
     let told = linked()?.ask_now(Ask::Spare { wait_ms }, Capabilities::SPARES, WAIT + PATIENCE)?.pop();
     match told {
-        Some((Answer::Spare { token, .. }, _)) => Some(Grant { token }),
+        Some((Answer::Spare { token, .. }, _)) => {
+            news::has_spare();
+            Some(Grant { token })
+        }
         _ => None,
     }
 }

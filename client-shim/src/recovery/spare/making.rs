@@ -70,6 +70,8 @@ pub(super) struct Spare {
     pub(super) made: Made,
     /// Contexts whose stacks are small.
     stacks: Vec<Stacks>,
+    /// The last recipe that was looked at, and what kernels need up to there.
+    needed: (Option<u64>, u32),
 }
 
 /// The stacks of a context that are smaller than the driver makes them.
@@ -102,7 +104,7 @@ impl Spare {
         let made = build();
         drop(chosen);
         match made {
-            Ok((made, stacks)) => Ok(Self { copy, grant, generation, made, stacks }),
+            Ok((made, stacks)) => Ok(Self { copy, grant, generation, made, stacks, needed: (None, 0) }),
             Err(why) => {
                 discard(copy);
                 Err(why)
@@ -112,7 +114,15 @@ impl Spare {
 
     /// Gives it as large stacks as the program's kernels need; how many contexts had less.
     pub(super) fn follow_stacks(&mut self, objects: &Objects) -> Result<u64, Failed> {
-        let Some(most) = (!self.stacks.is_empty()).then(|| stacks::need(&objects.recipes)) else { return Ok(0) };
+        if self.stacks.is_empty() {
+            return Ok(0);
+        }
+        // What is no more has needed no less, so only another one is of interest.
+        let last = objects.numbers.iter().max().copied();
+        if last > self.needed.0 {
+            self.needed = (last, stacks::need(&objects.recipes));
+        }
+        let most = self.needed.1;
         let mut count = 0;
         for of in &mut self.stacks {
             let usual = self.made.stack_of(of.context, objects).unwrap_or(of.usual);
