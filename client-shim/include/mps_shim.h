@@ -54,8 +54,9 @@ struct mps_shim_recovery {
                                * 3 without, as it failed. 0 where no spare is asked for */
     uint32_t behind;          /* how many things the spare copy had not, or not as they were by then */
     /* by the spare copy, what the steps map and objects are made of:
-     * alive, memory, objects, stack, settings, variables, graphs, names, lead */
-    uint64_t switch_us[9];
+     * held, alive, memory, objects, stack, settings, variables, graphs, names, lead;
+     * "held" is the wait for the copy's own thread, which may be in a call of the copy's */
+    uint64_t switch_us[10];
     uint32_t calls;           /* of the spare copy's functions in them */
     uint32_t reserved;
 };

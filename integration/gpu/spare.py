@@ -20,7 +20,7 @@ STANDS = "a spare copy of the driver stands"
 BY_THE_SPARE = 1
 STEPS = ("wait", "map", "objects")
 # What the last two are made of.
-SWITCH = ("alive", "memory", "objects", "stack", "settings", "variables", "graphs", "names", "lead")
+SWITCH = ("held", "alive", "memory", "objects", "stack", "settings", "variables", "graphs", "names", "lead")
 # Ways as `MPS_SHIM_REPLAY` and, behind it, `MPS_SHIM_SPARE_STACK` have them, and what each is called.
 COLD = "in-place"
 WAYS = {"spare": "spare", "spare full": "spare with full stacks", COLD: "cold"}

@@ -97,11 +97,12 @@ impl Way {
 pub(super) const STEPS: [&str; 10] = shim::RECOVERY_STEPS;
 
 /// What is done when a program goes on with its spare copy, in order.
-pub(super) const SWITCH: [&str; 9] = shim::SWITCH_STEPS;
+pub(super) const SWITCH: [&str; 10] = shim::SWITCH_STEPS;
 
 /// The same, by its place in [`SWITCH`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Switch {
+    Held,
     Alive,
     Memory,
     Objects,

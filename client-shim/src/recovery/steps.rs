@@ -39,7 +39,7 @@ use super::{
     objects::Objects,
     others,
     refusal::{Refusal, obstacles},
-    report::{self, Clock, Recovery, Step},
+    report::{self, Clock, Lap, Recovery, Step, Switch},
     rest,
     spare::{self, Switched},
     told::{self, Verdict},
@@ -249,8 +249,10 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     recovery.objects = u64::try_from(objects.count()).unwrap_or(u64::MAX);
 
     let _no_broken_pipe = NoBrokenPipe::begin();
+    let mut lap = Lap::begin();
     let (switched, held) = match spare::hold()? {
         Some(held) => {
+            lap.ended(Switch::Held, &mut recovery);
             let (switched, held) = held.switch(&memory, &objects, &mut clock, &mut recovery);
             (switched, Some(held))
         }

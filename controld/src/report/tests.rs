@@ -177,7 +177,7 @@ fn what_the_last_recovery_of_a_client_took_is_shown_wide_and_as_json() {
     assert!(!status(clean, OWNER, Form::Wide).join("\n").contains("RECOVERED"));
     let json: Value = serde_json::from_str(&shown(Form::Json)).unwrap();
     let wanted = serde_json::json!({"number": 3, "way": "spare", "error": 700, "total_ms": 0.61, "ago_s": 90.0,
-        "steps_ms": {"wait": 0.4, "map": 0.03, "objects": 0.18}, "switch_ms": {"alive": 0.01, "memory": 0.02}});
+        "steps_ms": {"wait": 0.4, "map": 0.03, "objects": 0.18}, "switch_ms": {"held": 0.01, "alive": 0.02}});
     assert_eq!(json["clients"][0]["recovery"], wanted);
     assert_eq!(json["clients"][1]["recovery"], Value::Null);
     let state = client_state(&snapshot, OWNER, 42, Form::Table).unwrap().join("\n");

@@ -9,9 +9,10 @@ use super::wire;
 /// The steps of a recovery in their order. A later release may have more behind them.
 pub const RECOVERY_STEPS: [&str; 10] =
     ["wait", "unmap", "name", "file", "load", "init", "context", "map", "objects", "amputate"];
-/// What is done when a program goes on with its spare copy, in order: parts of the steps "map" and "objects".
-pub const SWITCH_STEPS: [&str; 9] =
-    ["alive", "memory", "objects", "stack", "settings", "variables", "graphs", "names", "lead"];
+/// What is done when a program goes on with its spare copy, in order: parts of the steps "map" and "objects". The first is
+/// the wait for the copy's own thread, which may be in a call of it.
+pub const SWITCH_STEPS: [&str; 10] =
+    ["held", "alive", "memory", "objects", "stack", "settings", "variables", "graphs", "names", "lead"];
 /// Most steps of either kind that a message may have.
 pub const MOST_STEPS: usize = 32;
 /// The longest recovery that is believed, in microseconds: ten minutes. The library gives up long before.

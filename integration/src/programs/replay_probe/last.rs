@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 /// Names of the steps.
 const STEPS: [&str; 10] = ["wait", "unmap", "name", "file", "load", "init", "context", "map", "objects", "amputate"];
 /// What the steps "map" and "objects" are made of, by a spare copy.
-const SWITCH: [&str; 9] = ["alive", "memory", "objects", "stack", "settings", "variables", "graphs", "names", "lead"];
+const SWITCH: [&str; 10] =
+    ["held", "alive", "memory", "objects", "stack", "settings", "variables", "graphs", "names", "lead"];
 /// Bytes of a reason.
 const REASON: usize = 160;
 
