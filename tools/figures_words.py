@@ -56,6 +56,11 @@ SUITES = {
         "`integration/gpu/run --suite samples`: each sample that CUDA alone compiles, with the preload library and without "
         "it, when nothing goes wrong.",
     ),
+    "pytorch": (
+        "PyTorch's own tests",
+        "`integration/gpu/run --suite pytorch`: each test of PyTorch's `test_cuda.py`, with the preload library and without "
+        "it, when nothing goes wrong.",
+    ),
     "replicas": (
         "Replicas of a model server",
         "`integration/gpu/run --suite replicas`: four servers of a language model on one GPU, asked without end; one makes "

@@ -65,7 +65,7 @@ def checked(lines, errors, count):
     refused = [line for line in errors.splitlines() if "not recovered" in line]
     end = next((line for line in lines if line["event"] == "end"), None)
     if refused or not end or not end["is_intact"] or end["recoveries"] != count:
-        wrong = [line for line in lines if line["event"] in ("wrong", "error")]
+        wrong = [line for line in lines if line["event"] in ("wrong", "error") or line.get("round")]
         came = sum(line["event"] in ("fault", "recovered") and line.get("is_recovered", True) for line in lines)
         raise Failed(f"after {came} recoveries of {count}: {refused or wrong or end}")
     return [line["recovery"] for line in lines if line["event"] in ("fault", "recovered")]
@@ -110,6 +110,19 @@ class Bystander(Client):
 
 def others(ours, library, arguments, kinds):
     """Faults of a neighbour one after the other."""
+    found = {}
+    try:
+        beside(ours, library, arguments, kinds, found)
+    except Exception as error:
+        # An hour's result is not lost by what fails behind it.
+        if found:
+            error.result = {**found, "afterwards": f"{type(error).__name__}: {error}"}
+        raise
+    return found
+
+
+def beside(ours, library, arguments, kinds, found):
+    """The same, with what was seen in `found` before the daemon ends."""
     with configured(ours, NO_QUARANTINE) as daemon:
         probe = Bystander(daemon, library, ["--recoveries", str(len(kinds)), "--seconds", str(280 + 2 * len(kinds)), *arguments])
         probe.wait("ready", 60)
@@ -138,7 +151,7 @@ def others(ours, library, arguments, kinds):
         right = sum(line["is_told_right"] for line in probe.lines if line["event"] == "recovered")
         if right != len(kinds):
             raise Failed(f"told right {right} times of {len(kinds)}")
-    return {"recovered, bit-exact": f"{len(recoveries)} of {len(kinds)}", **times_of(recoveries), **flat(probe.lines)}
+        found.update({"recovered, bit-exact": f"{len(recoveries)} of {len(kinds)}", **times_of(recoveries), **flat(probe.lines)})
 
 
 TORCH = """
@@ -216,9 +229,9 @@ def pytorch(ours, library, kinds):
     return {"recovered, bit-exact": len(rounds), "unaware": unaware, "same before": first["is_same"], "to the next answer, ms": spread(seconds)}
 
 
-def works(ours, library, quick):
-    """The suite: 30 faults of each kind, and a thousand of all kinds in one process, its own and a neighbour's, with what it
-    has after 10, 100 and 1,000 of them; with --quick 2 of each and 40, about two minutes.
+def works(ours, library, quick, times=None):
+    """The suite: 30 faults of each kind, and a thousand of all kinds in one process, its own and a neighbour's, or `--times`,
+    with what it has after 10, 100 and 1,000 of them; with --quick 2 of each and 40, about two minutes.
     """
     count = 2 if quick else 30
     works = {}
@@ -229,7 +242,7 @@ def works(ours, library, quick):
         few = ["oob", "trap"] if name != "all" else SHARED * count
         works[f"others faults, {name}"] = lambda name=name, few=few: others(ours, library, BELONGINGS[name], few)
     works["others faults, busy"] = lambda: others(ours, library, ["--busy", *BELONGINGS["all"]], ["oob", "trap"] * min(count, 10))
-    many = 40 if quick else 1000
+    many = times or (40 if quick else 1000)
     cycle = lambda kinds: (kinds * many)[:many]  # noqa: E731
     endless = ["--resources", *BELONGINGS["all"]]
     works["own faults, without end"] = lambda: own(ours, library, endless, cycle(KINDS))

@@ -1,0 +1,160 @@
+"""PyTorch's own tests of CUDA, as they are, with the preloaded library and without it: the same tests pass.
+
+`--pytorch DIR` is a source tree of PyTorch, or as much of it as has `test/test_cuda.py`; Debian's source package `pytorch`
+will do. Its release need not be that of the PyTorch which is installed: a test that fails without the library is counted
+and not compared.
+
+Every test runs twice without the library and once with it in each way, the ways beside each other. Each is a number of
+processes one after the other: where one dies or stands still, the test that it was in has that end, and the next process
+goes on behind it. A test that a run did not come to within `--seconds` is not tried. Tests whose first two runs differ are
+not compared either, and since some measure what is free of the GPU, those that end otherwise with the library than without
+run once more, alone, without it and with it. What is otherwise then is a failure; what is not is told with both ends.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+from bench import Failed
+from replay import environment
+
+PROGRAMS = []
+FILES = ("test_cuda.py", "test_cuda_primary_ctx.py")
+# Seconds for one test, and for the list of them.
+TO_TEST, TO_LIST = 120, 120
+WAYS = {"memory": {"MPS_SHIM_KEEP": "memory", "MPS_SHIM_REPLAY": ""}, "in-place": {}}
+# As unittest says it with -v: the name at the beginning, the end after dots, perhaps on a later line.
+BEGUN = re.compile(r"^(test\w+) \(__main__\.(\w+)")
+ENDED = re.compile(r"(?:^|\.\.\. )(ok|FAIL|ERROR|skipped|expected failure|unexpected success)\b")
+NOT_TRIED, DIED, STOOD = "not tried", "its process died", "stood still"
+# Lists tests by their names, without running one.
+LIST = """
+import sys, unittest, runpy
+sys.argv = [sys.argv[1]]
+import torch.testing._internal.common_utils as common
+common.run_tests = lambda *_, **__: None
+names = runpy.run_path(sys.argv[0], run_name="__main__")
+import __main__
+for name, case in sorted(names.items()):
+    if isinstance(case, type) and issubclass(case, unittest.TestCase) and case.__module__ in ("__main__", "<run_path>"):
+        for test in unittest.defaultTestLoader.getTestCaseNames(case):
+            print(f"test: {name}.{test}")
+"""
+
+
+def listed(folder, file):
+    command = [sys.executable, "-c", LIST, file]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TO_LIST)
+    names = [line.removeprefix("test: ") for line in done.stdout.splitlines() if line.startswith("test: ")]
+    if not names:
+        raise Failed(f"{file} names no tests: {done.stderr[-600:]}")
+    return names
+
+
+def one_process(folder, file, names, surroundings, log, end):
+    """Runs tests until they are through, or the process dies, or one stands still; the ends, and where it stopped."""
+    command = [sys.executable, file, "-v", *names]
+    ends = {}
+    with log.open("w+") as said:
+        process = subprocess.Popen(command, cwd=folder, env=surroundings, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        size, grown = 0, time.monotonic()
+        why = DIED
+        while process.poll() is None:
+            time.sleep(0.1)
+            now = log.stat().st_size
+            if now != size:
+                size, grown = now, time.monotonic()
+            is_late = time.monotonic() > end
+            if is_late or time.monotonic() > grown + TO_TEST:
+                why = NOT_TRIED if is_late else STOOD
+                process.kill()
+                process.wait()
+        said.seek(0)
+        lines = said.read().splitlines()
+    at = None
+    for line in lines:
+        if found := BEGUN.search(line):
+            at = f"{found[2]}.{found[1]}"
+        if at and (found := ENDED.search(line)):
+            ends[at], at = found[1], None
+    return ends, at, why if process.returncode < 0 or at else "", lines[-4:]
+
+
+def whole(folder, file, names, surroundings, log, end):
+    """How each test ends, and the last words of processes that died."""
+    left, ends, words = list(names), {}, {}
+    while left and time.monotonic() < end:
+        got, at, why, last = one_process(folder, file, left, surroundings, log, end)
+        ends |= {name: how for name, how in got.items() if name in left}
+        if at in left:
+            ends[at], words[at] = why, last
+        rest = [name for name in left if name not in ends]
+        if len(rest) == len(left):
+            raise Failed(f"no test of {file} ends: {last}")
+        # What a process that ended by itself did not name is not there.
+        left = rest if at else []
+    return {name: ends.get(name, NOT_TRIED) for name in names}, words
+
+
+def works(ours, library, quick, folder, seconds):
+    """The suite: both files, with --quick only the smaller one."""
+
+    def tests():
+        if folder is None:
+            return "Skipped(--pytorch does not say where PyTorch's sources are)"
+        if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode != 0:
+            return "Skipped(PyTorch cannot be imported)"
+        end = time.monotonic() + seconds
+        plain = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": "/nowhere", "OMP_NUM_THREADS": "4"}
+        under = {**plain, **environment(library, "/nowhere")}
+        under.pop("MPS_SHIM_REPORT")
+        surroundings = {"without": plain, "without, again": plain}
+        for way, more in WAYS.items():
+            surroundings[way] = {key: value for key, value in {**under, **more}.items() if value}
+        files = FILES[-1:] if quick else FILES
+        names = {file: listed(folder / "test", file) for file in files}
+        jobs = [(file, way) for file in files for way in surroundings]
+
+        def run(job):
+            file, way = job
+            log = ours.root / f"{file}-{way.replace(' ', '-')}"
+            return whole(folder / "test", file, names[file], surroundings[way], log, end)
+
+        with ThreadPoolExecutor(len(jobs)) as pool:
+            seen = dict(zip(jobs, pool.map(run, jobs)))
+
+        def alone(file, way, name):
+            """How a test ends without the library and with it, when no other one runs."""
+            runs = []
+            for now in ("without", way):
+                log = ours.root / f"{file}-alone"
+                runs.append(whole(folder / "test", file, [name], surroundings[now], log, end)[0][name])
+            return runs
+
+        result, odd, once = {}, [], []
+        for file in files:
+            (first, _), (second, _) = seen[file, "without"], seen[file, "without, again"]
+            same = {name for name in names[file] if first[name] == second[name] != NOT_TRIED}
+            result[f"{file}: tests"] = len(names[file])
+            result[f"{file}: without the library"] = dict(Counter(first[name] for name in names[file]))
+            for way in WAYS:
+                ends, words = seen[file, way]
+                tried = [name for name in same if ends[name] != NOT_TRIED]
+                other = [name for name in tried if ends[name] != first[name]]
+                result[f"{file}: {way}"] = f"the same end {len(tried) - len(other)} of {len(tried)}, among them ok {sum(ends[n] == 'ok' == first[n] for n in tried)}"
+                for name in sorted(other):
+                    what = f"{file}, {way}, {name}: {ends[name]} in place of {first[name]} {words.get(name, '')}"
+                    plainly, kept = alone(file, way, name)
+                    (once if plainly == kept != NOT_TRIED else odd).append(f"{what}; alone {kept} in place of {plainly}")
+        result["otherwise beside others, and the same alone"] = once
+        if odd:
+            failure = Failed(f"{len(odd)} tests end otherwise")
+            failure.result = {**result, "otherwise": odd}
+            raise failure
+        return result
+
+    return {"tests": tests}
