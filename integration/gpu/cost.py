@@ -67,15 +67,16 @@ def told(found):
     for call in found[0][WITHOUT]:
         plain = [run[WITHOUT][call] for run in found]
         kinds = {"ns": lambda line: line["ns"]}
-        if "least" in plain[0]["instructions"]:
+        of_instructions = plain[0]["instructions"] or {}
+        if "least" in of_instructions:
             kinds["instructions"] = lambda line: line["instructions"]["least"]
         own = {f"{WITHOUT}, {kind}": spread([value(line) for line in plain]) for kind, value in kinds.items()}
         for way in (way for way in found[0] if way != WITHOUT):
             for kind, value in kinds.items():
                 more = [value(run[way][call]) - value(run[WITHOUT][call]) for run in found]
                 own[f"{way}, more, {kind}"] = spread(more)
-        if "skipped" in plain[0]["instructions"]:
-            own["instructions"] = f"Skipped({plain[0]['instructions']['skipped']})"
+        if "skipped" in of_instructions:
+            own["instructions"] = f"Skipped({of_instructions['skipped']})"
         result[call] = own
     return result
 

@@ -7,6 +7,7 @@ times are the library's: from the error's being noticed until the gate opens.
 
 import itertools
 import subprocess
+import time
 
 import hangs
 import replay
@@ -14,7 +15,7 @@ from bench import Client, Failed, until
 from faults import NO_QUARANTINE, configured
 from figures import spread
 
-PROGRAMS = ["mps-replay-probe", "mps-aggressor"]
+PROGRAMS = ["mps-replay-probe", "mps-aggressor", "mps-cost"]
 STANDS = "a spare copy of the driver stands"
 # As `mps_shim.h` has it.
 BY_THE_SPARE = 1
@@ -30,12 +31,12 @@ VICTIMS = (1, 4, 8)
 class Victim(Client):
     """The probe, with what it says on standard error."""
 
-    def __init__(self, daemon, library, way, arguments):
+    def __init__(self, daemon, library, way, arguments, program="mps-replay-probe"):
         replayed, _, stack = way.partition(" ")
         own = {"MPS_SHIM_REPLAY": replayed, "MPS_SHIM_LOG": "1", "MPS_SHIM_SPARE_STACK": stack}
         self.environment = {**replay.environment(library, daemon.pipe), **own}
         self.errors = daemon.folder / f"errors{len(daemon.clients)}"
-        command = ["sh", "-c", f'exec "$0" "$@" 2>{self.errors}', str(daemon.subject.root / "mps-replay-probe")]
+        command = ["sh", "-c", f'exec "$0" "$@" 2>{self.errors}', str(daemon.subject.root / program)]
         super().__init__(self, [*command, *arguments])
         daemon.clients.append(self)
 
@@ -141,6 +142,33 @@ def memory(ours, library):
     return found | {f"{WAYS[way]}, the second, MiB": both - first for way, (first, both) in taken.items()}
 
 
+def priced(daemon, library, way):
+    """What calls take in a program, in nanoseconds: one run of `mps-cost`, measured when its copy has all that it has."""
+    program = Victim(daemon, library, way, ["--begin-when", "told", "--steps", "1"], "mps-cost")
+    program.wait("ready", 60)
+    if way == "spare":
+        until(lambda: IS_LEVEL in program.errors.read_text(), 60, "a level copy")
+    program.process.stdin.write(b"now\n")
+    program.process.stdin.flush()
+    program.wait("end", 60)
+    program.process.wait(30)
+    return {line["call"]: line["ns"] for line in program.lines if line["event"] == "cost"}
+
+
+def steady(ours, library, seconds):
+    """What a spare copy costs while nothing happens: calls of a program that has one, as a share of what they take in the same
+    round in a program that is recovered without one; runs in turns as long as there is time.
+    """
+    begun, found = time.monotonic(), []
+    with configured(ours, NO_QUARANTINE + "\n[domains]\nstandby = true\n") as daemon:
+        while len(found) < 3 or time.monotonic() - begun < seconds:
+            # Who is first is another one in each round.
+            ways = ("spare", COLD) if len(found) % 2 else (COLD, "spare")
+            found.append({way: priced(daemon, library, way) for way in ways})
+    share = lambda call: [one["spare"][call] / one[COLD][call] for one in found]  # noqa: E731
+    return {f"{call}, to one without": spread(share(call)) for call in found[0][COLD]}
+
+
 # Scenes of `mps-replay-probe`, and what the program is told of its stack limit before, after and at the end.
 SCENES = {
     "deep-kernel-later": [1024, 1024, 1024],
@@ -178,6 +206,7 @@ def works(ours, library, count):
             # After a misaligned access the server may deny a fault: then the next culprit would be on another one.
             few = ["oob", "trap"] * (count if victims == 1 else max(1, count // 2)) + ["misaligned"]
             works[f"faults {name}, {victims} victims"] = lambda way=way, victims=victims, few=few: faults(ours, library, way, victims, few)
+    works["steady"] = lambda: steady(ours, library, 5 if count < 10 else 60)
     works["stacks"] = lambda: stacks(ours, library)
     works["memory"] = lambda: memory(ours, library)
     return works

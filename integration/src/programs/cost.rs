@@ -3,7 +3,8 @@
 //! Its calls go to the driver, or with `--runtime LIBRARY` to that library, cudart, in front of it. For each kind of call
 //! a line `cost` has the least time of a call in one of `--batches N` batches of `--calls N` calls, and the instructions
 //! of each of `--steps N` calls, least and median ([`steps`]); then `end`, or `error`. `--threads N` has so many others
-//! that have called before and live on. What a preloaded library adds is the difference of two runs.
+//! that have called before and live on; with `--begin-when told` it says that it is ready, and measures when it has
+//! read a line. What a preloaded library adds is the difference of two runs.
 
 mod driver;
 mod library;
@@ -27,10 +28,12 @@ struct Options {
     calls: usize,
     steps: usize,
     threads: usize,
+    /// Not before a line was read.
+    is_told_when: bool,
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
-    let mut options = Options { runtime: None, batches: 12, calls: 512, steps: 5, threads: 0 };
+    let mut options = Options { runtime: None, batches: 12, calls: 512, steps: 5, threads: 0, is_told_when: false };
     while let Some(argument) = arguments.next() {
         let value = arguments.next()?;
         match argument.as_str() {
@@ -39,6 +42,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
             "--calls" => options.calls = value.parse().ok().filter(|calls| *calls > 0)?,
             "--steps" => options.steps = value.parse().ok().filter(|steps| *steps > 0)?,
             "--threads" => options.threads = value.parse().ok()?,
+            "--begin-when" => options.is_told_when = value == "told",
             _ => return None,
         }
     }
@@ -52,6 +56,8 @@ type Call = Box<dyn Fn() -> u32>;
 struct Calls {
     /// Kinds of calls by name.
     kinds: Vec<(&'static str, Call)>,
+    /// The same that may begin threads, whose instructions are not counted: the trap flag would be theirs, too.
+    making: Vec<(&'static str, Call)>,
     /// Waits until nothing is left to be done.
     settle: Call,
 }
@@ -61,7 +67,8 @@ struct Calls {
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = parse(arguments) else {
-        let text = "mps-cost [--runtime LIBRARY] [--batches N] [--calls N] [--steps N] [--threads N]";
+        let text =
+            "mps-cost [--runtime LIBRARY] [--batches N] [--calls N] [--steps N] [--threads N] [--begin-when told]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
@@ -96,7 +103,7 @@ fn no_time() -> *mut *mut c_void {
 }
 
 fn each_once(calls: &Calls) -> Result<(), GpuError> {
-    calls.kinds.iter().try_for_each(|(name, call)| {
+    calls.kinds.iter().chain(&calls.making).try_for_each(|(name, call)| {
         checked(name, call())?;
         // Only then a question is answered with success.
         checked("settle", (calls.settle)())
@@ -109,7 +116,13 @@ fn checked(name: &'static str, code: u32) -> Result<(), GpuError> {
 
 fn measure(report: Report, options: &Options, calls: &Calls) -> Result<Value, GpuError> {
     each_once(calls)?;
-    for (name, call) in &calls.kinds {
+    if options.is_told_when {
+        report.say("ready", json!({}));
+        let mut line = String::new();
+        // At its end, too, there is nothing more to wait for.
+        let _told = std::io::stdin().read_line(&mut line);
+    }
+    for (place, (name, call)) in calls.kinds.iter().chain(&calls.making).enumerate() {
         let mut least = f64::INFINITY;
         for _ in 0..options.batches {
             let begin = Instant::now();
@@ -120,13 +133,15 @@ fn measure(report: Report, options: &Options, calls: &Calls) -> Result<Value, Gp
             checked("settle", (calls.settle)())?;
         }
         let mut counts = Vec::new();
-        for _ in 0..options.steps {
+        let is_counted = place < calls.kinds.len();
+        for _ in 0..if is_counted { options.steps } else { 0 } {
             let (answer, count) = steps::counted(call);
             checked(name, answer)?;
             checked("settle", (calls.settle)())?;
             counts.push(count);
         }
         let instructions = match counts.into_iter().collect::<Result<Vec<u64>, String>>() {
+            Ok(_) if !is_counted => Value::Null,
             Ok(mut counts) => {
                 counts.sort_unstable();
                 json!({ "least": counts[0], "median": counts[counts.len() / 2] })

@@ -32,7 +32,7 @@ fn counted(sim: &Sim, prepare: impl FnOnce(&mut Command)) -> Result<BTreeMap<Str
     assert_eq!(finished.code, Some(0), "{finished:?}");
     let output = finished.stdout_text();
     let lines = output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let found = lines.filter(|line| line["event"] == "cost").map(|line| {
+    let found = lines.filter(|line| line["event"] == "cost" && !line["instructions"].is_null()).map(|line| {
         let call = line["call"].as_str().expect("it has a name").to_owned();
         if let Some(reason) = line["instructions"]["skipped"].as_str() {
             return Err(Skipped(reason.to_owned()));

@@ -23,6 +23,8 @@ pub(super) fn open() -> Result<Calls, GpuError> {
     let context = opened(library)?;
     let make_stream = function!(library, cuStreamCreate(*mut usize, c_uint))?;
     let make_event = function!(library, cuEventCreate(*mut usize, c_uint))?;
+    let end_stream = function!(library, cuStreamDestroy_v2(usize))?;
+    let end_event = function!(library, cuEventDestroy_v2(usize))?;
     let allocate = function!(library, cuMemAlloc_v2(*mut u64, usize))?;
     let free = function!(library, cuMemFree_v2(u64))?;
     let pin = function!(library, cuMemHostAlloc(*mut *mut c_void, usize, c_uint))?;
@@ -91,6 +93,24 @@ pub(super) fn open() -> Result<Calls, GpuError> {
                     let mut found = 0;
                     let answer = (storage.get)(&raw mut found, context, KEY);
                     if found == context { answer } else { u32::MAX }
+                }),
+            ),
+        ],
+        making: vec![
+            (
+                "event made and ended",
+                Box::new(move || {
+                    let mut event = 0;
+                    let answer = make_event(&raw mut event, WITHOUT_TIMING);
+                    if answer == 0 { end_event(event) } else { answer }
+                }),
+            ),
+            (
+                "stream made and ended",
+                Box::new(move || {
+                    let mut stream = 0;
+                    let answer = make_stream(&raw mut stream, NON_BLOCKING);
+                    if answer == 0 { end_stream(stream) } else { answer }
                 }),
             ),
         ],

@@ -74,6 +74,7 @@ pub(super) fn open(name: &str) -> Result<Calls, GpuError> {
                 }),
             ),
         ],
+        making: Vec::new(),
         settle: Box::new(move || synchronize()),
     })
 }
