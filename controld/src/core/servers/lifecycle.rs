@@ -72,6 +72,16 @@ impl Servers {
         self.end(turn, epoch, Leaving::Forced);
     }
 
+    /// Ends a server that a fault has spoilt, without asking it: with SIGKILL, so that its channels are gone as soon as can
+    /// be.
+    pub(in crate::core) fn kill_spoilt(&mut self, turn: &mut Turn, epoch: ServerEpoch) {
+        if let Some(server) = self.all.get_mut(&epoch) {
+            server.state = ServerState::Ending { kill_at: None, leaving: Leaving::Spoilt };
+            turn.save();
+            turn.push(Effect::Signal { server: epoch, signal: ServerSignal::Kill });
+        }
+    }
+
     fn end(&mut self, turn: &mut Turn, epoch: ServerEpoch, leaving: Leaving) {
         let now = turn.now;
         let Some(server) = self.all.get_mut(&epoch) else {
@@ -172,7 +182,7 @@ impl Servers {
             ServerState::Ending { leaving, .. } => match leaving {
                 Leaving::Lost => by_itself,
                 Leaving::Idle => ExitReason::Idle,
-                Leaving::Forced => ExitReason::Forced,
+                Leaving::Forced | Leaving::Spoilt => ExitReason::Forced,
                 Leaving::MakingRoom => ExitReason::UidSwitch,
                 Leaving::Drained => ExitReason::Asked,
             },

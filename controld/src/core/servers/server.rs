@@ -96,6 +96,8 @@ pub(crate) enum Leaving {
     MakingRoom,
     /// It had to, whatever its clients did.
     Forced,
+    /// A fault had spoilt it, and its clients lose nothing by its end.
+    Spoilt,
     /// Nobody wanted that: it did not get ready, or can't be controlled any longer.
     Lost,
 }
