@@ -99,7 +99,7 @@ pub(crate) use servers::server::{Server, ServerState};
 pub(crate) use verdict::{Confidence, Suspect, SuspectIdentity, Suspicion, Verdict};
 #[cfg(test)]
 pub(crate) use {
-    events::{ModeCause, RefusalReason, Sanction},
+    events::{EarlyEnd, ModeCause, RefusalReason, Sanction},
     policy::{ComputeModeAction, CulpritAction, DomainPolicies, FuneralPolicy, StrangerAction, VictimAction},
     servers::server::Role,
     verdict::Testimony,

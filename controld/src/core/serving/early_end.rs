@@ -90,7 +90,7 @@ impl Core {
         };
         self.turn.log(format!("Server {pid} is ended at once after an exception, incident {incident}: {why}"));
         self.turn.record(JournalEvent::ServerEndedEarly { epoch, server: pid, uid, domain, incident, clients, reason });
-        self.servers.kill_spoilt(&mut self.turn, epoch);
+        self.servers.kill_spoilt(&mut self.turn, epoch, reason);
     }
 }
 

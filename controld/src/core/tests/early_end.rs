@@ -1,10 +1,12 @@
 //! A server that an exception has spoilt, and whose clients have spare copies: when it is ended before they have left it.
 
+mod gpus;
 mod random;
 
 use super::scene::*;
 use super::*;
 use crate::core::events::EarlyEnd;
+use crate::core::picture::DaemonFacts;
 use remps_proto::mps::server::{Reply, Request};
 use world::{identity, key};
 
@@ -109,6 +111,9 @@ fn a_server_is_killed_as_soon_as_it_has_confirmed_an_exception_where_all_have_sp
             let effects = story.scene.answer_status(&effects, false);
             assert!(story.is_killed(&effects), "{error}: {effects:?}");
             assert_eq!(why(&effects), Some((2, EarlyEnd::AllHaveSpares)));
+            let picture = story.scene.core.picture(story.scene.now, DaemonFacts::blank(), Vec::new());
+            let shown: Vec<_> = picture.servers.iter().filter_map(|server| server.early_end).collect();
+            assert_eq!(shown, [EarlyEnd::AllHaveSpares]);
             let later = story.scene.pass(Duration::from_secs(60));
             assert!(!story.is_killed(&later), "once");
             let effects = story.is_reaped();
@@ -355,45 +360,4 @@ impl Story {
 fn xid(number: u32, pid: Option<Pid>) -> Evidence {
     let (class, bus, text) = (XidClass::Application, world::bus(0), "x".to_owned());
     Evidence::Xid { number, class, bus, instance: None, pid, channel: None, text }
-}
-
-#[test]
-fn who_may_be_on_a_gpu_that_the_fault_has_not_reached_keeps_its_server() {
-    let [first, second] = world::GPUS.map(|gpu| world::uuid(gpu).to_string());
-    // Where each of the two is, and whether the kernel has said where the fault was.
-    let cases = [
-        ([Some(&first), Some(&first)], true, true),
-        ([Some(&first), Some(&first)], false, false),
-        ([Some(&first), None], true, false),
-        ([Some(&first), Some(&second)], true, false),
-    ];
-    for (places, is_named, is_ended) in cases {
-        for policy in [EndTainted::WhenSpared, EndTainted::Always] {
-            let mut story = Story::spared(policy);
-            let effects = story.scene.feed(Input::GpusFound(world::places()));
-            let devices: Vec<RequestId> = effects
-                .iter()
-                .filter_map(|effect| match effect {
-                    Effect::Ask { id, request: Request::QueryDevices, .. } => Some(*id),
-                    _ => None,
-                })
-                .collect();
-            assert_eq!(devices.len(), 2, "of both servers");
-            for request in devices {
-                story.scene.feed(Input::Replied { request, reply: Ok(Reply::Devices(world::records())) });
-            }
-            for (peer, place) in [CULPRIT, VICTIM].into_iter().zip(places) {
-                let gpus = place.map(|uuid| vec![uuid.clone()]);
-                story.scene.feed(Input::SpacesFound { process: key(peer.pid, 0), gpus });
-            }
-            let effects = if is_named {
-                story.scene.feed(Input::Evidence(xid(43, Some(SERVER))))
-            } else {
-                story.says(CULPRIT, TRAP)
-            };
-            let effects = story.scene.answer_status(&effects, false);
-            assert!(story.scene.is_tainted());
-            assert_eq!(story.is_killed(&effects), is_ended, "{places:?}, {is_named}: {effects:?}");
-        }
-    }
 }
