@@ -1,5 +1,6 @@
-//! What a process tells the daemon of itself for the sake of faults, with `MPS_SHIM_FAULTS=tell`: its UVM descriptors, if
-//! the daemon may not take them itself, and the first error that its driver answers with.
+//! What a process tells the daemon of itself for the sake of faults: with `MPS_SHIM_FAULTS=tell` its UVM descriptors, if
+//! the daemon may not take them itself, and with that or a spare copy of the driver the first error that its driver
+//! answers with.
 //!
 //! # Descriptors
 //! The daemon hears of a client's memory faults, and keeps its neighbours safe from its sudden death, by copies of the
@@ -17,6 +18,9 @@
 //! the driver that means that work on the GPU has failed is told before the program gets it, once for each copy of the
 //! driver; it waits [`PATIENCE_WITH_REPORTS`] for the daemon. What it is worth is the daemon's to say: a victim's errors
 //! are mostly the same.
+//!
+//! A program that goes on with a spare copy has no time to wait. It leaves its word, a victim's too, and with it that of
+//! which server it speaks: the daemon asks that one, and may end it at once for all who are on it.
 
 use std::{
     fs,
@@ -33,7 +37,8 @@ use remps_proto::shim::{Answer, Ask, Capabilities, MOST_FOLLOWED};
 
 use super::{
     connection::{Connection, Lost},
-    link::linked,
+    link::{linked, started},
+    news,
 };
 use crate::{
     cuda::{library, result::CUresult},
@@ -65,16 +70,23 @@ pub(crate) fn hear(answer: CUresult) {
 
 #[cold]
 fn hear_error(error: u32) {
-    if !FAULTS.contains(&error) || !settings::is_telling_of_faults() {
+    let has_time = !settings::is_with_spare();
+    if !FAULTS.contains(&error) || (has_time && !settings::is_telling_of_faults()) {
         return;
     }
     let copy = library::generation() + 1;
     if TOLD.swap(copy, Ordering::AcqRel) == copy {
         return;
     }
-    let ask = Ask::Report { error, own_work: true };
     // Without a daemon there is nobody to tell.
-    let _told = unpanicked(|| linked()?.ask_now(ask, Capabilities::REPORTS, PATIENCE_WITH_REPORTS));
+    let _told = unpanicked(|| {
+        let ask = Ask::Report { error, own_work: true, server: news::said().0 };
+        if has_time {
+            linked()?.ask_now(ask, Capabilities::REPORTS, PATIENCE_WITH_REPORTS).map(drop)
+        } else {
+            started().map(|link| link.tell(ask, Capabilities::REPORTS, PATIENCE_WITH_REPORTS))
+        }
+    });
 }
 
 /// Has the daemon given what there is, if it wants that and there is more than at the last time.

@@ -219,6 +219,13 @@ impl Link {
         self.wish(Wish::Ask(ask, Some(needs)), limit)
     }
 
+    /// Tells the daemon that is there now, before all else, and waits for nothing.
+    pub(super) fn tell(&self, ask: Ask, needs: Capabilities, limit: Duration) {
+        let (slot, until) = (Arc::default(), Instant::now() + limit);
+        locked(&self.jobs).push_back(Job { wish: Wish::Ask(ask, Some(needs)), limit, until, slot });
+        self.wake();
+    }
+
     /// Gives the daemon that is there now what it wants to follow this process by.
     pub(super) fn follow(&self, limit: Duration) {
         let _is_told_of = self.wish(Wish::Follow, limit);

@@ -55,15 +55,17 @@ impl Word {
         self.is_its_own && self.state == ServerState::GONE
     }
 
-    fn hear(&mut self, (server, state): (u64, ServerState)) {
+    /// Takes in what is said; whether it is said of this copy's server.
+    fn hear(&mut self, (server, state): (u64, ServerState)) -> bool {
         let is_of_before = server == self.before && state != ServerState::HEALTHY;
         // The program has not gone on with the spare copy whose server is spoken of then.
         let is_of_the_spare = self.is_over() && self.has_spare && server != self.server;
         if is_of_before || is_of_the_spare {
-            return;
+            return false;
         }
         let serves = state != ServerState::GONE || (self.is_its_own && server == self.server);
         *self = Self { server, state, is_its_own: self.is_first_copy || serves, before: 0, ..*self };
+        true
     }
 
     /// Of the next copy nothing is known yet.
@@ -110,11 +112,15 @@ pub(super) fn has_spare() {
     server().has_spare = true;
 }
 
-/// Notes what the daemon says. That there is no server says nothing of the last one.
+/// Notes what the daemon says. That there is no server says nothing of the last one. Nobody is told that another copy's
+/// server is sound: this one's is gone all the same.
 pub(super) fn hear(word: (u64, ServerState)) {
     if word.0 != 0 {
-        server().hear(word);
+        let is_of_this_copy = server().hear(word);
         SAID.notify_all();
+        if !is_of_this_copy {
+            return;
+        }
     }
     if let Some(listener) = LISTENER.get() {
         listener(word.1);
@@ -170,7 +176,9 @@ mod tests {
     const GONE: ServerState = ServerState::GONE;
 
     fn heard(mut word: Word, all: &[(u64, ServerState)]) -> (u64, bool) {
-        all.iter().for_each(|one| word.hear(*one));
+        for one in all {
+            let _is_of_this_copy = word.hear(*one);
+        }
         (word.server, word.is_over())
     }
 
@@ -190,6 +198,15 @@ mod tests {
         assert_eq!(heard(first, &[(3, SOUND), (4, SPOILT)]), (4, false));
         let second = Word { has_spare: true, ..later(3) };
         assert_eq!(heard(second, &[(4, SOUND), (4, GONE), (5, SOUND)]), (4, true));
+    }
+
+    #[test]
+    fn nobody_is_told_how_the_server_of_another_copy_is() {
+        let mut word = Word { has_spare: true, ..Word::NONE };
+        assert!(word.hear((3, SOUND)) && word.hear((3, GONE)));
+        assert!(!word.hear((4, SOUND)), "the program has not gone on with the copy that is there yet");
+        word.forget();
+        assert!(!word.hear((3, GONE)) && word.hear((4, SOUND)));
     }
 
     #[test]

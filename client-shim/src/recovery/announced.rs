@@ -18,7 +18,7 @@
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
-    thread,
+    thread::{self, Thread},
     time::{Duration, Instant},
 };
 
@@ -63,6 +63,9 @@ struct Loss {
 /// What is to die, and whether a thread looks whether it has.
 static LOSS: Mutex<(Option<Loss>, bool)> = Mutex::new((None, false));
 
+/// That thread, the latest.
+static LOOKING: Mutex<Option<Thread>> = Mutex::new(None);
+
 fn loss() -> MutexGuard<'static, (Option<Loss>, bool)> {
     LOSS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -87,7 +90,12 @@ fn heard(state: ServerState) {
         _ => None,
     };
     // A forked child has no driver, and without a thread a recovery begins with a call of the program's.
-    if loss.0.is_some() && !loss.1 && is_armed() {
+    if loss.1 {
+        // What the driver answers may be another thing now.
+        if let Ok(Some(looking)) = LOOKING.try_lock().as_deref() {
+            looking.unpark();
+        }
+    } else if loss.0.is_some() && is_armed() {
         loss.1 = glibc::detached_thread(Box::new(|| {
             let _ended = unpanicked(look);
         }));
@@ -97,6 +105,7 @@ fn heard(state: ServerState) {
 /// Looks until the copy that is to die has, or another one lives, or the daemon says otherwise.
 fn look() {
     let _as_long_as_it_takes = belongings::Ours::begin();
+    *LOOKING.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current());
     loop {
         let (_, may_recover) = steps::settled();
         let since = {

@@ -11,7 +11,7 @@ mod names;
 mod reasons;
 mod seen;
 
-pub(crate) use reasons::{ExitReason, FuneralEnd, ModeCause, RefusalReason, Sanction, SpareEnd, StartReason};
+pub(crate) use reasons::{EarlyEnd, ExitReason, FuneralEnd, ModeCause, RefusalReason, Sanction, SpareEnd, StartReason};
 
 use super::client_recovery::ClientRecovery;
 use super::evidence::{End, ProcessKey};
@@ -105,6 +105,18 @@ pub(crate) enum JournalEvent {
         gpus: Vec<Gpu>,
         /// Its clients that have nothing there.
         spared: usize,
+    },
+    /// A server that an exception has spoilt is killed, before its clients have left it.
+    ServerEndedEarly {
+        epoch: ServerEpoch,
+        server: Pid,
+        /// The user it runs as.
+        uid: Uid,
+        domain: String,
+        incident: u64,
+        /// Its clients at that moment.
+        clients: usize,
+        reason: EarlyEnd,
     },
     /// A domain has a sound server again after a fault.
     ServerSwapped {

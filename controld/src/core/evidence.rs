@@ -137,6 +137,8 @@ pub enum Evidence {
         error: u32,
         /// Whether the error came to a call for work that this process had launched, before anybody else's.
         own_work: bool,
+        /// The server that the failed copy of its driver is on, as it says; `None` if it does not.
+        server: Option<ServerEpoch>,
     },
     /// A record of the log FIFO that speaks of a fault.
     ServerLog {

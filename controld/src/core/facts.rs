@@ -9,6 +9,7 @@ mod named;
 mod recovery;
 mod snapshot;
 
+use crate::core::events::EarlyEnd;
 use crate::core::{ComputeMode, End, Entrance, Gpu, Pid, ProcessKey, ServerEpoch, SuspectIdentity, Uid};
 use core::time::Duration;
 pub(crate) use named::{NamedFacts, NamespaceFacts};
@@ -176,6 +177,8 @@ pub(crate) struct ServerFacts {
     pub gpus: Vec<Gpu>,
     /// Those of them that a fault has spoilt; none is all that it has, when a fault has tainted it.
     pub spoilt_gpus: Vec<Gpu>,
+    /// Why it was killed after an exception before its clients had left, as long as its process is there.
+    pub early_end: Option<EarlyEnd>,
 }
 
 /// Where a client is in its life.

@@ -92,13 +92,14 @@ pub(crate) use peer::{Entrance, NoReply, Peer};
 pub(crate) use place::Place;
 pub(crate) use place::{Namespace, Rights};
 pub(crate) use policy::{
-    Constants, DomainMatch, DomainPolicy, FaultPolicy, GpuPolicy, GroupPolicy, Grouping, Policy, Sharing, forms,
+    Constants, DomainMatch, DomainPolicy, EndTainted, FaultPolicy, GpuPolicy, GroupPolicy, Grouping, Policy, Sharing,
+    forms,
 };
 pub(crate) use servers::server::{Server, ServerState};
 pub(crate) use verdict::{Confidence, Suspect, SuspectIdentity, Suspicion, Verdict};
 #[cfg(test)]
 pub(crate) use {
-    events::{ModeCause, RefusalReason, Sanction},
+    events::{EarlyEnd, ModeCause, RefusalReason, Sanction},
     policy::{ComputeModeAction, CulpritAction, DomainPolicies, FuneralPolicy, StrangerAction, VictimAction},
     servers::server::Role,
     verdict::Testimony,
@@ -387,6 +388,7 @@ impl Core {
             self.clients.offenders_mut().advance(now);
             self.servers.advance_idle(&mut self.turn, &self.clients);
             self.advance_spares();
+            self.end_spoilt_servers();
             self.advance_guests();
             self.advance_domains();
             self.advance_settling();

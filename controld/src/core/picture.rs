@@ -137,6 +137,7 @@ impl Core {
             memory_bytes: server.memory_bytes,
             threads: server.threads,
             gpus: self.gpus.known().of_server(server.epoch).into_iter().collect(),
+            early_end: server.early_end(),
             spoilt_gpus: self.faults.spoilt_gpus(server.epoch).cloned().collect(),
         }
     }

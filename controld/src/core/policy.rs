@@ -22,7 +22,8 @@ mod tests;
 
 pub(crate) use constants::Constants;
 pub(crate) use domain::{
-    CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, FaultPolicy, FuneralPolicy, GroupPolicy, VictimAction,
+    CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, EndTainted, FaultPolicy, FuneralPolicy, GroupPolicy,
+    VictimAction,
 };
 pub(crate) use gpus::GpuPolicy;
 #[cfg(test)]
@@ -77,6 +78,9 @@ pub(crate) struct Policy {
     /// What is done about compute modes and who passes MPS by.
     #[serde(rename = "gpu")]
     pub gpus: GpuPolicy,
+    /// Whether servers that exceptions have spoilt are ended early; a key of `[replay]`.
+    #[serde(skip)]
+    pub end_tainted: EndTainted,
     /// What is no setting.
     #[serde(skip)]
     pub constants: Constants,
@@ -119,6 +123,7 @@ impl Default for Policy {
             domains: DomainPolicies::default(),
             funerals: FuneralPolicy::default(),
             gpus: GpuPolicy::default(),
+            end_tainted: EndTainted::default(),
             constants: Constants::default(),
         }
     }

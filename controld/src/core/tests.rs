@@ -6,6 +6,7 @@ mod behind;
 mod blame;
 mod bounds;
 mod census;
+mod early_end;
 mod fate;
 mod faults;
 mod forged;
@@ -103,22 +104,26 @@ fn sharing() -> impl Strategy<Value = Sharing> {
 fn policy() -> impl Strategy<Value = Policy> {
     // How many clients a domain may have, and whether one more is refused.
     let most = prop::option::weighted(0.3, (1usize..4, any::<bool>()));
-    (most, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(most, standby, ends, breaks)| {
-        let max_clients = most.filter(|(_, shared)| !shared).map(|(most, _)| most);
-        let shared_by = most.filter(|(_, shared)| *shared).map(|(most, _)| most);
-        let faults = FaultPolicy {
-            culprit: if ends { CulpritAction::Terminate } else { CulpritAction::Report },
-            victims: if ends { VictimAction::Terminate } else { VictimAction::Wait },
-            quarantine_after: 2,
-            ..FaultPolicy::default()
-        };
-        let failures = if breaks { 3 } else { 0 };
-        let pause = Duration::from_secs(5);
-        let constants = Constants { breaker_failures: failures, breaker_pause: pause, ..Constants::default() };
-        let group = GroupPolicy { max_clients, shared_by, standby, ..GroupPolicy::default() };
-        let default = DomainPolicy { group, faults };
-        Policy { domains: DomainPolicies { default, overrides: Vec::new() }, constants, ..Policy::default() }
-    })
+    let ends_early = prop::sample::select(vec![EndTainted::WhenSpared, EndTainted::Always]);
+    (most, any::<bool>(), any::<bool>(), any::<bool>(), ends_early).prop_map(
+        |(most, standby, ends, breaks, end_tainted)| {
+            let max_clients = most.filter(|(_, shared)| !shared).map(|(most, _)| most);
+            let shared_by = most.filter(|(_, shared)| *shared).map(|(most, _)| most);
+            let faults = FaultPolicy {
+                culprit: if ends { CulpritAction::Terminate } else { CulpritAction::Report },
+                victims: if ends { VictimAction::Terminate } else { VictimAction::Wait },
+                quarantine_after: 2,
+                ..FaultPolicy::default()
+            };
+            let failures = if breaks { 3 } else { 0 };
+            let pause = Duration::from_secs(5);
+            let constants = Constants { breaker_failures: failures, breaker_pause: pause, ..Constants::default() };
+            let group = GroupPolicy { max_clients, shared_by, standby, ..GroupPolicy::default() };
+            let default = DomainPolicy { group, faults };
+            let domains = DomainPolicies { default, overrides: Vec::new() };
+            Policy { domains, constants, end_tainted, ..Policy::default() }
+        },
+    )
 }
 
 /// The same cases in every run of `cargo test`, whose seed `.cargo/config.toml` has, and others when the environment

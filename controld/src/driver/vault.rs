@@ -111,8 +111,9 @@ impl Keeper {
                 reply.answer(self.told(&ids, true, turn.now));
             }
             Ask::Adopt { name } => self.adopt(turn, &client, name, reply),
-            Ask::Report { error, own_work } => {
-                turn.feed(Input::Evidence(Evidence::Shim { process: caller.process, error, own_work }));
+            Ask::Report { error, own_work, server } => {
+                let (process, server) = (caller.process, Some(ServerEpoch(server)).filter(|_| server != 0));
+                turn.feed(Input::Evidence(Evidence::Shim { process, error, own_work, server }));
                 reply.done(Ok(0));
             }
             Ask::Where => reply.answer(vec![(where_is(turn.core, caller.process), None)]),

@@ -105,6 +105,22 @@ fn a_page_says_who_it_was_what_became_of_whom_and_what_to_do() {
 }
 
 #[test]
+fn a_server_that_was_ended_early_is_said_to_have_been_and_why() {
+    for (reason, words) in
+        [("all-have-spares", "all its clients have spare copies"), ("always", "the configuration wants that")]
+    {
+        let time = "2026-11-20T18:15:41.200000Z";
+        let ended =
+            json!({"event": "server-ended-early", "incident": 3, "server": 1490, "reason": reason, "time": time});
+        let events = [events(), vec![ended]].concat();
+        let facts = Facts::of(&[verdict()], 3, Some(events), clients()).expect("it is there");
+        let timeline = Explanation::of(&facts).timeline;
+        let wanted = format!("server 1490 is ended at once: {words}");
+        assert!(timeline.iter().any(|moment| moment.what == wanted), "{timeline:?}");
+    }
+}
+
+#[test]
 fn what_the_daemon_does_not_know_is_said_to_be_unknown() {
     let verdict = json!({
         "number": 1, "incident": 1, "server": 7, "domain": "user 0", "time": "2026-11-20T18:15:41.181627Z",

@@ -100,6 +100,13 @@ fn told(event: &Value, facts: &Facts) -> Option<(Lane, String)> {
             (Lane::Daemon, format!("{} tells of a fault{names}", text("witness")))
         }
         "server-tainted" => (Lane::Servers, format!("server {server} gets no client any more")),
+        "server-ended-early" => {
+            let why = match event["reason"].as_str() {
+                Some("all-have-spares") => "all its clients have spare copies",
+                _ => "the configuration wants that",
+            };
+            (Lane::Servers, format!("server {server} is ended at once: {why}"))
+        }
         "verdict" | "verdict-corrected" => (Lane::Daemon, of_verdict(&event["verdict"])),
         "culprit-sanctioned" => (Lane::Culprit, format!("the daemon's answer to {pid}: {}", text("sanction"))),
         "culprit-gone" => (Lane::Culprit, format!("{pid} has ended, and nothing is left of it")),

@@ -267,6 +267,7 @@ fn bucket(event: &JournalEvent) -> Option<Bucket> {
         | JournalEvent::ServerReady { .. }
         | JournalEvent::StandbyReady { .. }
         | JournalEvent::ServerTainted { .. }
+        | JournalEvent::ServerEndedEarly { .. }
         | JournalEvent::ServerSwapped { .. }
         | JournalEvent::ServerExited { .. }
         | JournalEvent::ClientEnded { .. }

@@ -206,10 +206,13 @@ fn servers(snapshot: &Snapshot) -> Vec<Vec<String>> {
     servers.collect()
 }
 
-/// What it does, and where a fault has spoilt only some of its GPUs which of them.
+/// What it does, where a fault has spoilt only some of its GPUs which of them, and whether it was ended for a fault.
 fn state(server: &ServerFacts) -> String {
     let gpus: Vec<String> = server.spoilt_gpus.iter().map(ToString::to_string).collect();
     let word = server.phase.word();
+    if server.early_end.is_some() {
+        return format!("{word} after a fault");
+    }
     if gpus.is_empty() { word.to_owned() } else { format!("{word} on {}", gpus.join(" ")) }
 }
 

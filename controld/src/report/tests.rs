@@ -8,7 +8,7 @@ use crate::core::picture::{
     ServerPhase, Snapshot, WitnessFacts,
 };
 use crate::core::{
-    Confidence, End, MemoryFault, ProcessKey, ServerEpoch, Suspect, SuspectIdentity, Testimony, Verdict,
+    Confidence, EarlyEnd, End, MemoryFault, ProcessKey, ServerEpoch, Suspect, SuspectIdentity, Testimony, Verdict,
 };
 use crate::witness::notice::Presence;
 use core::time::Duration;
@@ -122,6 +122,7 @@ fn snapshot() -> Snapshot {
             entrance: None,
             gpus: vec![],
             spoilt_gpus: vec![],
+            early_end: None,
             epoch: ServerEpoch(1),
             pid: Some(519),
             uid: 1000,
@@ -281,6 +282,17 @@ fn an_earlier_daemons_faults_are_shown_as_its_own_to_the_owner_alone() {
     let mut nonsense = FaultLedger::default();
     nonsense.push(Fault::Earlier { time: "\x1b[2J".to_owned(), verdict: "[1, {\"culprit\": 7}]".to_owned() });
     assert_eq!(nonsense.list(OWNER, None, WIDE).len(), 2);
+}
+
+#[test]
+fn a_server_that_is_killed_for_a_fault_says_so_as_long_as_it_is_there() {
+    let mut snapshot = snapshot();
+    let server = &mut snapshot.servers[0];
+    (server.phase, server.early_end) = (ServerPhase::Ending, Some(EarlyEnd::AllHaveSpares));
+    assert!(status(snapshot.clone(), OWNER, Form::Wide).iter().any(|line| line.contains("ending after a fault")));
+    let lines = status(snapshot, OWNER, Form::Json).join("\n");
+    let value: Value = serde_json::from_str(&lines).expect("whole JSON");
+    assert_eq!(value["servers"][0]["early_end"], "all-have-spares");
 }
 
 #[test]

@@ -9,7 +9,7 @@
 //! | `file` | the keys, with their defaults; those that decide something are the core's policies |
 //! | `parse` | text to values, with every error in it |
 //! | `faults` | what is wrong with a file, each with its line |
-//! | `replay` | what programs get that have the preload library and say nothing |
+//! | `replay` | what programs get that have the preload library and say nothing, and how soon the servers that they leave end |
 //! | `cluster` | whom to tell in a cluster |
 //! | `retired` | keys that are no settings any more |
 //! | `check` | values that have the right type and make no sense |
@@ -209,6 +209,7 @@ impl Settings {
         if multi_user {
             policy.sharing = Sharing::MultiUser;
         }
+        policy.end_tainted = self.file.replay.end_tainted;
         let constants = &mut policy.constants;
         constants.silence = patient(constants.silence);
         constants.suspected_silence = very_patient(constants.suspected_silence);

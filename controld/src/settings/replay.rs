@@ -1,5 +1,7 @@
-//! The table `[replay]`: what programs get that have the preload library and say nothing themselves.
+//! The table `[replay]`: what programs get that have the preload library and say nothing themselves, and what becomes of
+//! the servers that they leave.
 
+use crate::core::EndTainted;
 use remps_proto::shim::{self, ProgramDefaults};
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +13,8 @@ pub(crate) struct Replay {
     pub keep: Keep,
     /// How they are recovered.
     pub recover: Recover,
+    /// Whether a server that an exception has spoilt is ended before its clients have left it.
+    pub end_tainted: EndTainted,
 }
 
 /// The words for [`shim::Keep`].
@@ -48,7 +52,8 @@ impl Replay {
             Recover::Bystander => shim::Recover::Bystander,
             Recover::Spare => shim::Recover::Spare,
         };
-        (self != Self::default()).then_some(ProgramDefaults { keep, recover })
+        let is_said = (self.keep, self.recover) != (Keep::default(), Recover::default());
+        is_said.then_some(ProgramDefaults { keep, recover })
     }
 }
 
@@ -60,12 +65,15 @@ mod tests {
     fn the_words_of_the_file_are_those_of_the_library() {
         for keep in [Keep::Memory, Keep::State] {
             for recover in [Recover::Nobody, Recover::InPlace, Recover::Bystander, Recover::Spare] {
-                let replay = Replay { keep, recover };
+                let replay = Replay { keep, recover, ..Replay::default() };
                 let defaults = replay.defaults().expect("it is not the default");
                 let words = serde_json::json!({"keep": defaults.keep.word(), "recover": defaults.recover.word()});
-                assert_eq!(serde_json::to_value(replay).unwrap(), words);
+                let mut said = serde_json::to_value(replay).unwrap();
+                said.as_object_mut().and_then(|said| said.remove("end_tainted")).expect("a key of the daemon's own");
+                assert_eq!(said, words);
             }
         }
-        assert_eq!(Replay::default().defaults(), None);
+        let own = Replay { end_tainted: EndTainted::Never, ..Replay::default() };
+        assert_eq!((Replay::default().defaults(), own.defaults()), (None, None), "what is not theirs is not told");
     }
 }

@@ -56,7 +56,7 @@ fn request(line: &str) -> Option<Ask> {
         },
         ["fate", pid] => Ask::Fate { pid: pid.parse().ok()? },
         ["list"] => Ask::List { name: String::new() },
-        ["report", error] => Ask::Report { error: error.parse().ok()?, own_work: true },
+        ["report", error] => Ask::Report { error: error.parse().ok()?, own_work: true, server: 0 },
         ["where"] => Ask::Where,
         _ => return None,
     })

@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--device N] [--also-device N]
-//!               [--until-stdin-closes] [--reset] [--steps-after-reset N]
+//!               [--until-stdin-closes] [--reset] [--steps-after-reset N] [--go-on N]
 //! ```
 //! `ready` after the first step; `progress` every so often with the number of steps and the longest since the last
 //! line; `end` with the check that no step was lost in device memory; `error` with call, code and number of steps.
 //! With `--also-device` it has memory on that GPU too, before the other.
 //! With `--reset` the first error is reported as `lost`, the context is reset in place, and `recovered` says how long
 //! that took and in how many tries; steps and memory start anew then, and end after `--steps-after-reset`.
+//! With `--go-on N` a step that fails is reported as `lost`, and made again, up to so many times in a row; `again` is the
+//! first good one, after which memory starts anew. A good step that took more than 5 ms is `slow`. All have the time of day
+//! (`at_us`), at the step's end.
 
 use super::gpu::{Argument, Gpu, GpuError, initialise};
 use super::report::{Report, milliseconds};
@@ -17,7 +20,7 @@ use std::io::Read;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Words that each step counts up.
 const WORDS: u32 = 1024;
@@ -29,6 +32,9 @@ const UNREACHABLE: u32 = 805;
 const MAX_TRIES: u32 = 100;
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
+/// A step that takes longer was kept from the GPU.
+const SLOW: Duration = Duration::from_millis(5);
+
 #[derive(Debug)]
 struct Options {
     end: Option<Duration>,
@@ -39,6 +45,7 @@ struct Options {
     device: i32,
     also: Option<i32>,
     is_resetting: bool,
+    goes_on: u32,
     is_stopped: Arc<AtomicBool>,
 }
 
@@ -53,6 +60,7 @@ impl Options {
             device: 0,
             also: None,
             is_resetting: false,
+            goes_on: 0,
             is_stopped: Arc::default(),
         };
         while let Some(argument) = arguments.next() {
@@ -74,6 +82,7 @@ impl Options {
                 "--seconds" => options.end = Some(Duration::try_from_secs_f64(value.parse().ok()?).ok()?),
                 "--steps" => options.steps = value.parse().ok()?,
                 "--steps-after-reset" => options.steps_after_reset = value.parse().ok()?,
+                "--go-on" => options.goes_on = value.parse().ok()?,
                 "--every-ms" => options.every = Duration::from_millis(value.parse().ok()?),
                 "--kernel-us" => options.kernel = Duration::from_micros(value.parse().ok()?),
                 "--device" => options.device = value.parse().ok()?,
@@ -91,7 +100,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(mut options) = Options::parse(arguments) else {
         let text = "mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--device N] \
-                    [--also-device N] [--until-stdin-closes] [--reset] [--steps-after-reset N]";
+                    [--also-device N] [--until-stdin-closes] [--reset] [--steps-after-reset N] [--go-on N]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
@@ -147,17 +156,41 @@ fn work(report: Report, options: &Options, mut gpu: Gpu, steps: &mut u32) -> Res
             || options.end.is_some_and(|end| report.start().elapsed() >= end)
             || options.is_stopped.load(Ordering::SeqCst)
     };
+    // Steps that are in no memory any more, and how many have failed in a row.
+    let (mut forgotten, mut failures) = (0, 0);
     while !is_over(*steps) {
         let begin = Instant::now();
-        gpu.launch(increment, WORDS, &[Argument::U64(memory), Argument::U32(WORDS)])?;
-        gpu.launch(spin, 1, &[Argument::U64(nanoseconds)])?;
-        gpu.synchronize()?;
+        let done = (|| {
+            gpu.launch(increment, WORDS, &[Argument::U64(memory), Argument::U32(WORDS)])?;
+            gpu.launch(spin, 1, &[Argument::U64(nanoseconds)])?;
+            gpu.synchronize()
+        })();
+        let at_us = time_of_day();
+        if let Err(error) = done {
+            failures += 1;
+            if failures > options.goes_on {
+                return Err(error);
+            }
+            if failures == 1 {
+                report.say("lost", json!({ "call": error.call, "code": error.code, "at_us": at_us }));
+            }
+            continue;
+        }
         let time = begin.elapsed();
         *steps += 1;
+        if failures > 0 {
+            report.say("again", json!({ "failures": failures, "at_us": at_us }));
+            gpu.clear(memory, WORDS_BYTES)?;
+            (forgotten, failures) = (*steps, 0);
+            continue;
+        }
         if *steps == 1 {
             // The first step pays for loading the kernels and says nothing about the others.
-            report.say("ready", json!({ "first_step_ms": milliseconds(time) }));
+            report.say("ready", json!({ "first_step_ms": milliseconds(time), "at_us": at_us }));
             continue;
+        }
+        if options.goes_on > 0 && time > SLOW {
+            report.say("slow", json!({ "took_ms": milliseconds(time), "at_us": at_us }));
         }
         longest = longest.max(time);
         longest_ever = longest_ever.max(time);
@@ -168,6 +201,11 @@ fn work(report: Report, options: &Options, mut gpu: Gpu, steps: &mut u32) -> Res
         }
     }
     let words = gpu.read(memory, WORDS_BYTES / 4)?;
-    let is_intact = words.iter().all(|word| *word == *steps);
+    let is_intact = words.iter().all(|word| *word == *steps - forgotten);
     Ok(json!({ "steps": *steps, "longest_ms": milliseconds(longest_ever), "is_intact": is_intact }))
+}
+
+/// In microseconds.
+fn time_of_day() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros()
 }

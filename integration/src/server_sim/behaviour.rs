@@ -50,6 +50,7 @@ pub(super) struct Behaviour {
     pub(super) max_clients: usize,
     pub(super) fault_spread: Duration,
     pub(super) faults_after_culprit: bool,
+    pub(super) traps_stay_untold: bool,
     pub(super) fault_at: Option<Step>,
     pub(super) fault_at_connection: u64,
     pub(super) hangs_with_stopped_victims: bool,
@@ -78,6 +79,7 @@ impl Behaviour {
             max_clients: script.number("MPS_SIM_MAX_CLIENTS").unwrap_or(MAX_CLIENTS),
             fault_spread: script.milliseconds("MPS_SIM_FAULT_MS", fault::SPREAD),
             faults_after_culprit: script.number("MPS_SIM_FAULT_AFTER_CULPRIT") == Some(1),
+            traps_stay_untold: script.number("MPS_SIM_TRAPS_UNTOLD") == Some(1),
             fault_at: script.text("MPS_SIM_FAULT_AT").and_then(|step| match step.as_str() {
                 "status" => Some(Step::Status),
                 "told" => Some(Step::Told),

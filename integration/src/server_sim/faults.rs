@@ -68,11 +68,14 @@ impl Server {
         }
         self.hang_with_stopped(fault);
         let mut victims = Vec::new();
+        let is_untold = self.behaviour.traps_stay_untold && fault.kind == FaultKind::TRAP;
         let on_device = |connection: &Connection| connection.device == Some(fault.device);
         let count = self.connections.iter().filter(|connection| on_device(connection)).count();
         for connection in self.connections.iter_mut().filter(|connection| on_device(connection)) {
             connection.is_affected = true;
-            connection.notify(Notice::Poison(fault.kind.seen_by(victims.len(), count).0));
+            if !is_untold {
+                connection.notify(Notice::Poison(fault.kind.seen_by(victims.len(), count).0));
+            }
             victims.push(connection.identity);
         }
         self.carry(fault);

@@ -27,6 +27,7 @@
 //! | `MPS_SIM_MAX_CLIENTS` | client processes beyond this get 808 | 60 |
 //! | `MPS_SIM_FAULT_MS` | from a fault to the other clients' error | 15 |
 //! | `MPS_SIM_FAULT_AFTER_CULPRIT` | 1: the other clients have the error when the culprit has gone, however long that takes | 0 |
+//! | `MPS_SIM_TRAPS_UNTOLD` | 1: after a trap the other clients hear of nothing as long as the server lives, as measured for 95 to 370 ms | 0 |
 //! | `MPS_SIM_FAULT_AT`, `MPS_SIM_FAULT_AT_CONNECTION` | a trap of somebody else on the first device at this step (`status`, `told`, `greeted`, `credentials`) of the client connection of this number | none |
 //! | `MPS_SIM_HANG_WITH_STOPPED` | 1: a trap of which a victim is stopped hangs the server until the victim goes on or dies, as measured: it answers nothing, greets nobody and writes nothing | 0 |
 //! | `MPS_SIM_BINARY_VERSION`, `MPS_SIM_DRIVER_VERSION` | as logged | 13000, 580 |

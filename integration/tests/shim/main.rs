@@ -5,6 +5,7 @@ mod checker;
 mod contexts;
 mod cost;
 mod defaults;
+mod early_end;
 mod gpu;
 mod ipc;
 mod memory;

@@ -313,7 +313,7 @@ fn a_program_is_told_its_server_and_its_word_alone_harms_nobody() {
         let (server, healthy) = server_of(&mut shim);
         assert!(server > 0 && healthy == ServerState::HEALTHY, "{server}: {healthy}");
 
-        let answers = shim.ask(Ask::Report { error: 700, own_work: true }, None).expect("an answer");
+        let answers = shim.ask(Ask::Report { error: 700, own_work: true, server: 0 }, None).expect("an answer");
         assert!(matches!(answers[..], [(Answer::Done { regions: 0 }, None)]), "{answers:?}");
         // Anybody may say so: the server is asked, says that it is sound, and goes on to take clients.
         Program::visits(stage, ROOT);

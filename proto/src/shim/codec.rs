@@ -171,7 +171,7 @@ impl FromShim {
             Asked::HandBack(wire::HandBack {}) => Ask::HandBack,
             Asked::Adopt(adopt) => Ask::Adopt { name: adopt.name },
             Asked::Discard(discard) => Ask::Discard { name: discard.name },
-            Asked::Report(report) => Ask::Report { error: report.error, own_work: report.own_work },
+            Asked::Report(wire::Report { error, own_work, server }) => Ask::Report { error, own_work, server },
             Asked::Where(wire::Where {}) => Ask::Where,
             Asked::Commit(wire::Commit { name, generation, data, ranges }) => {
                 Ask::Commit { name, commit: Commit::read(generation, data, ranges) }
@@ -212,7 +212,7 @@ impl FromShim {
             Ask::HandBack => Asked::HandBack(wire::HandBack {}),
             Ask::Adopt { name } => Asked::Adopt(wire::Adopt { name }),
             Ask::Discard { name } => Asked::Discard(wire::Discard { name }),
-            Ask::Report { error, own_work } => Asked::Report(wire::Report { error, own_work }),
+            Ask::Report { error, own_work, server } => Asked::Report(wire::Report { error, own_work, server }),
             Ask::Where => Asked::Where(wire::Where {}),
             Ask::Commit { name, commit } => {
                 let (generation, data, ranges) = commit.write();

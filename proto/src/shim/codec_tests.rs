@@ -65,7 +65,11 @@ fn any_ask() -> impl Strategy<Value = Ask> {
         any_word(MAX_NAME_BYTES).prop_map(|name| Ask::List { name }),
         "[!-~]{1,128}".prop_map(|name| Ask::Adopt { name }),
         "[!-~]{1,128}".prop_map(|name| Ask::Discard { name }),
-        (any::<u32>(), any::<bool>()).prop_map(|(error, own_work)| Ask::Report { error, own_work }),
+        (any::<u32>(), any::<bool>(), any::<u64>()).prop_map(|(error, own_work, server)| Ask::Report {
+            error,
+            own_work,
+            server
+        }),
         ("[!-~]{1,128}", any_commit()).prop_map(|(name, commit)| Ask::Commit { name, commit }),
         ("[!-~]{1,128}", any::<u64>(), any::<bool>(), any::<u32>()).prop_map(
             |(name, wait_ms, even_if_nobody, least)| Ask::Succeed { name, wait_ms, even_if_nobody, least: Rest(least) }

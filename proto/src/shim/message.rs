@@ -102,6 +102,8 @@ pub enum Ask {
         error: u32,
         /// Whether it came to a call for this process's own work, before anybody else's error was known to it.
         own_work: bool,
+        /// The server that the failed copy of the driver is on, as last told; 0 when none was.
+        server: u64,
     },
     /// Tell which server this process has.
     Where,

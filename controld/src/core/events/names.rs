@@ -14,6 +14,7 @@ impl JournalEvent {
             Self::ServerReady { .. } => "server-ready",
             Self::StandbyReady { .. } => "standby-ready",
             Self::ServerTainted { .. } => "server-tainted",
+            Self::ServerEndedEarly { .. } => "server-ended-early",
             Self::ServerSwapped { .. } => "server-swapped",
             Self::ServerExited { .. } => "server-exited",
             Self::ClientAdmitted { .. } => "client-admitted",

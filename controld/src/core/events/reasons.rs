@@ -18,6 +18,16 @@ pub(crate) enum StartReason {
     Retry,
 }
 
+/// Why a server is killed that a fault has spoilt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum EarlyEnd {
+    /// Each of its clients has a spare copy to go on with.
+    AllHaveSpares,
+    /// The operator wants that whatever they have.
+    Always,
+}
+
 /// Why a server ended, as far as the daemon knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -21,6 +21,7 @@ impl JournalEvent {
             | Self::ServerReady { uid: of, .. }
             | Self::StandbyReady { uid: of, .. }
             | Self::ServerTainted { uid: of, .. }
+            | Self::ServerEndedEarly { uid: of, .. }
             | Self::ServerSwapped { uid: of, .. }
             | Self::ServerExited { uid: of, .. }
             | Self::ClientAdmitted { uid: of, .. }

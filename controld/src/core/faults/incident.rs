@@ -14,6 +14,7 @@ pub(in crate::core) use outcome::BETWEEN_DOUBTS;
 
 use super::Faults;
 use super::hardware::Spot;
+use super::nature::{ASKED_SOON, Nature};
 use super::self_report::{SelfReport, SelfReports};
 use crate::core::Core;
 use crate::core::clients::client::{BEFORE_CONTEXTS, Process, Stage};
@@ -36,7 +37,7 @@ pub(in crate::core) const LONGEST_OPEN: Duration = Duration::from_secs(10);
 
 /// How long after an answer that may be older than the last sign its server is asked once more. Whoever makes signs
 /// without end has it asked no more often than that.
-const ASKED_AGAIN: Duration = Duration::from_millis(50);
+pub(super) const ASKED_AGAIN: Duration = Duration::from_millis(50);
 
 /// What one witness says, in the form that all have in common.
 #[derive(Debug, Clone, PartialEq)]
@@ -96,6 +97,11 @@ impl Statement {
         self.fault = Some(fault);
         self
     }
+
+    /// Whether a witness of memory faults says it.
+    pub(super) fn is_of_memory(&self) -> bool {
+        self.fault.is_some()
+    }
 }
 
 /// The signs of one server that come together.
@@ -108,7 +114,12 @@ pub(in crate::core) struct Incident {
     /// When a verdict is given with what is known then; before it is confirmed: when it is forgotten.
     pub(super) judge_at: Option<Duration>,
     /// When its server is asked once more: its last answer may be older than the last sign.
-    ask_at: Option<Duration>,
+    pub(super) ask_at: Option<Duration>,
+    /// How long after the next answer that it is in no fault it is asked again, because a client has said that it has
+    /// met an exception, which the server may not know yet; `None` if nobody has, or it was asked often enough.
+    pub(super) asked_soon: Option<Duration>,
+    /// What kind of fault it was.
+    pub(super) nature: Nature,
     /// Whether the server is known to be lost.
     pub(in crate::core) is_confirmed: bool,
     pub(in crate::core) testimonies: Vec<Testimony>,
@@ -163,6 +174,8 @@ impl Incident {
             first_fact: None,
             judge_at: Some(judge_at),
             ask_at: None,
+            asked_soon: None,
+            nature: Nature::default(),
             is_confirmed: false,
             testimonies: Vec::new(),
             more: 0,
@@ -248,6 +261,11 @@ impl Core {
             return 0;
         };
         let id = incident.id;
+        let was_exception = incident.nature.is_exception();
+        incident.nature.hear(&statement);
+        if !was_exception && incident.nature.is_exception() {
+            incident.asked_soon = Some(ASKED_SOON);
+        }
         let Statement { witness, names, text, fault, channel, xid, isolated, is_kernels_word, gpus, .. } = statement;
         let Statement { points_at, hints_at, is_hearsay, is_kernels_fault, self_report, certain, .. } = statement;
         if !is_hearsay {

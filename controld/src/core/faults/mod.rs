@@ -6,6 +6,7 @@
 //! | [`signs`], [`taint`] | what a sign is taken for, and which servers a fault has spoilt |
 //! | `suspicion`, `silence` | what comes of asking a server how it is, and of its saying nothing |
 //! | [`incident`], [`self_report`] | which signs belong together, and when a client's own word is one |
+//! | `nature` | whether it was an exception, whose server may be ended at once |
 //! | [`blame`] | who it was |
 //! | `announce` | whom it concerns, by name |
 //! | [`sanctions`] | what becomes of culprits |
@@ -20,6 +21,7 @@ pub(super) mod funeral;
 mod hardware;
 pub(super) mod held;
 pub(super) mod incident;
+mod nature;
 pub(super) mod reach;
 pub(super) mod recovered;
 pub(super) mod sanctions;

@@ -21,7 +21,7 @@ type Carried = Option<GpuSet>;
 
 impl Core {
     /// The GPUs that the fault of a server reaches; `None` when it may be all.
-    pub(super) fn reach_of(&self, epoch: ServerEpoch) -> Option<GpuSet> {
+    pub(in crate::core) fn reach_of(&self, epoch: ServerEpoch) -> Option<GpuSet> {
         self.servers.get(epoch).filter(|server| !server.has_hidden_clients)?;
         let mut reached: GpuSet = self.faults.spoilt_gpus(epoch).cloned().collect();
         if reached.is_empty() {

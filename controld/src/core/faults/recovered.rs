@@ -32,6 +32,9 @@ impl Faults {
 
     /// A server says that it is in a fault.
     pub(super) fn admits_fault(&mut self, epoch: ServerEpoch) {
+        if let Some(incident) = self.incidents.get_mut(&epoch) {
+            incident.nature.is_admitted();
+        }
         if let Some(aftermath) = self.aftermaths.get_mut(&epoch) {
             aftermath.is_admitted = true;
         }

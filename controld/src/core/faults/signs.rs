@@ -57,13 +57,13 @@ impl Core {
                     self.suspect(server);
                 }
             }
-            Evidence::Shim { process, error, own_work } => {
+            Evidence::Shim { process, error, own_work, server } => {
                 let text = format!("its driver answers {error}{}", if own_work { " for its own work" } else { "" });
                 let mut statement = Statement::new("shim", Some(process.pid), text);
                 statement.self_report = Some(SelfReport { pid: process.pid, error, of_own_work: own_work });
                 statement.is_hearsay = true;
                 // It says so before it ends, and that may be heard first.
-                for server in self.servers_of_error(process) {
+                for server in self.servers_of_error(process, server) {
                     self.testify(server, statement.clone());
                     self.suspect(server);
                 }
@@ -187,8 +187,15 @@ impl Core {
     }
 
     /// The servers in which a process may have met an error that it tells of: its own, and where it is a guest, unless its
-    /// own is known to be in a fault, which explains it. It says so before it ends, and that may be heard first.
-    fn servers_of_error(&self, process: ProcessKey) -> Vec<ServerEpoch> {
+    /// own is known to be in a fault, which explains it. It says so before it ends, and that may be heard first. Of those
+    /// on which it may have been it may say which one it was.
+    fn servers_of_error(&self, process: ProcessKey, said: Option<ServerEpoch>) -> Vec<ServerEpoch> {
+        if let Some(said) = said {
+            let is_on = self.clients.known_on(said, process).is_some();
+            let was_on = || self.servers_of_dead(process).contains(&said);
+            let is_there = self.servers.get(said).is_some() && (is_on || was_on());
+            return is_there.then_some(said).into_iter().collect();
+        }
         if self.clients.known(process).is_some_and(|known| known.is_hit(&self.servers)) {
             return self.clients.known(process).map(|known| known.server).into_iter().collect();
         }

@@ -1,7 +1,8 @@
 //! What comes of asking a server how it is: on a sign of a fault that anybody could have forged, and for newcomers.
 
-use crate::core::evidence::Evidence;
+use crate::core::evidence::{Evidence, ProcessKey};
 use crate::core::ids::ServerEpoch;
+use crate::core::policy::EndTainted;
 use crate::core::servers::health::Suspicion;
 use crate::core::{Core, NoReply};
 use core::time::Duration;
@@ -38,9 +39,23 @@ impl Core {
                 if old.is_some() {
                     self.faults.is_to_be_asked(self.turn.now, epoch);
                 }
+                if self.gains_by_early_end(epoch) {
+                    self.faults.may_not_know_yet(self.turn.now, epoch);
+                }
                 self.servers.is_in_no_fault(&mut self.turn, epoch);
             }
             (Ok(_) | Err(_), _) => {}
+        }
+    }
+
+    /// Whether it matters how soon a server is known to be lost: its clients go on as soon as it has ended.
+    fn gains_by_early_end(&self, epoch: ServerEpoch) -> bool {
+        let spares = self.clients.spares();
+        let is_ready = |process: ProcessKey| spares.grant_of(process).is_some_and(|grant| grant.is_ready);
+        match self.turn.policy.end_tainted {
+            EndTainted::Never => false,
+            EndTainted::WhenSpared => self.clients.on(epoch).any(|(pid, process)| is_ready(process.key(pid))),
+            EndTainted::Always => true,
         }
     }
 

@@ -26,6 +26,19 @@ pub(crate) enum VictimAction {
     Terminate,
 }
 
+/// Whether a server that an exception has spoilt is ended before its clients have left it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum EndTainted {
+    /// Where each of them has a spare copy that it can go on with.
+    #[default]
+    WhenSpared,
+    /// No: they have `victims_timeout`.
+    Never,
+    /// Whatever they have.
+    Always,
+}
+
 /// What follows a fault: the table `[faults]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

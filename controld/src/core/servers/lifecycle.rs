@@ -5,7 +5,7 @@ use super::questions::Purpose;
 use super::server::{Drain, Leaving, Server, ServerState};
 use super::{Clientele, Servers};
 use crate::core::effect::Turn;
-use crate::core::events::{ExitReason, JournalEvent};
+use crate::core::events::{EarlyEnd, ExitReason, JournalEvent};
 use crate::core::evidence::End;
 use crate::core::ids::{DomainId, ServerEpoch};
 use crate::core::{Effect, ExitCause, NoReply, ServerSignal};
@@ -70,6 +70,16 @@ impl Servers {
     /// Ends a server whatever its clients do: SIGINT now, as the vendor, and SIGKILL when that did not help.
     pub(in crate::core) fn force(&mut self, turn: &mut Turn, epoch: ServerEpoch) {
         self.end(turn, epoch, Leaving::Forced);
+    }
+
+    /// Ends a server that a fault has spoilt, without asking it: with SIGKILL, so that its channels are gone as soon as can
+    /// be.
+    pub(in crate::core) fn kill_spoilt(&mut self, turn: &mut Turn, epoch: ServerEpoch, reason: EarlyEnd) {
+        if let Some(server) = self.all.get_mut(&epoch) {
+            server.state = ServerState::Ending { kill_at: None, leaving: Leaving::Spoilt(reason) };
+            turn.save();
+            turn.push(Effect::Signal { server: epoch, signal: ServerSignal::Kill });
+        }
     }
 
     fn end(&mut self, turn: &mut Turn, epoch: ServerEpoch, leaving: Leaving) {
@@ -172,7 +182,7 @@ impl Servers {
             ServerState::Ending { leaving, .. } => match leaving {
                 Leaving::Lost => by_itself,
                 Leaving::Idle => ExitReason::Idle,
-                Leaving::Forced => ExitReason::Forced,
+                Leaving::Forced | Leaving::Spoilt(_) => ExitReason::Forced,
                 Leaving::MakingRoom => ExitReason::UidSwitch,
                 Leaving::Drained => ExitReason::Asked,
             },

@@ -12,7 +12,7 @@
 
 use super::backoff::Backoff;
 use super::health::Health;
-use crate::core::events::StartReason;
+use crate::core::events::{EarlyEnd, StartReason};
 use crate::core::ids::{DomainId, Pid, ServerEpoch, Uid};
 use core::time::Duration;
 
@@ -96,6 +96,8 @@ pub(crate) enum Leaving {
     MakingRoom,
     /// It had to, whatever its clients did.
     Forced,
+    /// A fault had spoilt it, and it was killed before its clients had left.
+    Spoilt(EarlyEnd),
     /// Nobody wanted that: it did not get ready, or can't be controlled any longer.
     Lost,
 }
@@ -203,6 +205,17 @@ impl Server {
     /// Whether a fault has cost its clients their contexts. One that only gets no newcomers still serves those it has.
     pub(crate) fn is_lost(&self) -> bool {
         self.tainted().is_some_and(|taint| taint.incident != 0)
+    }
+
+    /// Why it was killed, where that was on account of a fault and before its clients had left.
+    pub(crate) fn early_end(&self) -> Option<EarlyEnd> {
+        match self.state {
+            ServerState::Ending { leaving: Leaving::Spoilt(reason), .. } => Some(reason),
+            ServerState::Starting { .. }
+            | ServerState::Serving
+            | ServerState::Draining(_)
+            | ServerState::Ending { .. } => None,
+        }
     }
 
     /// Whether anybody asked for its end, so that its exit is no surprise.

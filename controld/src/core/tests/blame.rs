@@ -28,7 +28,7 @@ fn record(scene: &mut Scene) -> Vec<Effect> {
 }
 
 fn says(scene: &mut Scene, peer: Peer, error: u32) -> Vec<Effect> {
-    scene.feed(Input::Evidence(Evidence::Shim { process: key(peer.pid, 0), error, own_work: true }))
+    scene.feed(Input::Evidence(Evidence::Shim { process: key(peer.pid, 0), error, own_work: true, server: None }))
 }
 
 /// Answers every question for the server's status with this until none is asked any more.

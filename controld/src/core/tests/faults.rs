@@ -90,7 +90,7 @@ fn a_clients_own_word_is_likely_only_of_errors_that_the_culprit_hears_first() {
     for (error, expected) in [(719, Some(CULPRIT.pid)), (716, None), (700, None)] {
         let mut scene = Scene::new(Policy::default());
         let process = key(CULPRIT.pid, 0);
-        let effects = scene.feed(Input::Evidence(Evidence::Shim { process, error, own_work: true }));
+        let effects = scene.feed(Input::Evidence(Evidence::Shim { process, error, own_work: true, server: None }));
         scene.answer_status(&effects, false);
         scene.pass(Duration::from_millis(500));
         assert_eq!(culprit(scene.verdict()), expected, "{error}");
@@ -140,7 +140,7 @@ fn what_a_standby_costs_is_told_when_it_is_ready() {
 fn late_proof_corrects_a_verdict() {
     let mut scene = Scene::new(Policy::default());
     let process = key(VICTIM.pid, 0);
-    let effects = scene.feed(Input::Evidence(Evidence::Shim { process, error: 719, own_work: true }));
+    let effects = scene.feed(Input::Evidence(Evidence::Shim { process, error: 719, own_work: true, server: None }));
     scene.answer_status(&effects, false);
     scene.pass(Duration::from_millis(500));
     assert_eq!(culprit(scene.verdict()), Some(VICTIM.pid));

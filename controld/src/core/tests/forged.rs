@@ -91,7 +91,12 @@ fn forged_records_leave_room_for_every_other_witness() {
         scene.log_record(number);
     }
     scene.answer_status(&effects, false);
-    scene.feed(Input::Evidence(Evidence::Shim { process: key(CULPRIT.pid, 0), error: 719, own_work: true }));
+    scene.feed(Input::Evidence(Evidence::Shim {
+        process: key(CULPRIT.pid, 0),
+        error: 719,
+        own_work: true,
+        server: None,
+    }));
     scene.pass(Duration::from_millis(500));
     let verdict = scene.verdict();
     for witness in ["server-log", "server-status", "shim"] {
@@ -109,7 +114,12 @@ fn a_verdict_that_would_say_the_same_again_is_not_given() {
         assert_eq!(verdicts_in(&effects), 0);
     }
     let word = |scene: &mut Scene, peer: Peer| {
-        scene.feed(Input::Evidence(Evidence::Shim { process: key(peer.pid, 0), error: 719, own_work: true }))
+        scene.feed(Input::Evidence(Evidence::Shim {
+            process: key(peer.pid, 0),
+            error: 719,
+            own_work: true,
+            server: None,
+        }))
     };
     assert_eq!(verdicts_in(&word(&mut scene, CULPRIT)), 0, "it comes as late as a victim's");
     let mut scene = Scene::new(Policy::default());

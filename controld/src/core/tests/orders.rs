@@ -79,7 +79,7 @@ impl Story {
             Step::Notices | Step::VictimLeaves => {}
             Step::Word => {
                 let (process, error) = (key(CULPRIT.pid, 0), 719);
-                self.scene.feed(Input::Evidence(Evidence::Shim { process, error, own_work: true }));
+                self.scene.feed(Input::Evidence(Evidence::Shim { process, error, own_work: true, server: None }));
             }
             Step::CulpritEnds => drop(self.scene.dies(CULPRIT, FAILED)),
             Step::VictimEnds => drop(self.scene.dies(VICTIM, FAILED)),

@@ -12,6 +12,7 @@ use std::borrow::Cow;
 pub(super) struct EventMetrics {
     events: Counters,
     restarts: Counters,
+    early_ends: Counters,
     start_seconds: Histograms,
     admitted: Counters,
     refused: Counters,
@@ -58,6 +59,7 @@ impl EventMetrics {
         let mut counters = |name: &str, help: &str| Counters::register(registry, name, help);
         let events = counters("events", "Events of the journal");
         let restarts = counters("server_restarts", "Ends of servers and starts that failed, by reason");
+        let early_ends = counters("server_early_ends", "Servers that were ended at once after an exception, by reason");
         let admitted = counters("clients_admitted", "Clients that a server has taken");
         let refused = counters("clients_refused", "Clients that were sent away");
         let ends = counters("client_ends", "Ends of client processes");
@@ -84,6 +86,7 @@ impl EventMetrics {
         Self {
             events,
             restarts,
+            early_ends,
             start_seconds: histograms("server_start_seconds", "Time from a server's start to its first word"),
             admitted,
             refused,
@@ -128,6 +131,9 @@ impl EventMetrics {
             }
             JournalEvent::ServerSwapped { domain: of, after, .. } => {
                 self.recovery_seconds.observe(vec![domain(of), label("phase", "respawn")], *after);
+            }
+            JournalEvent::ServerEndedEarly { domain: of, reason, .. } => {
+                self.early_ends.add(vec![domain(of), kind("reason", reason)], 1);
             }
             JournalEvent::ServerExited { domain: of, reason, .. } => {
                 self.restarts.add(vec![domain(of), kind("reason", reason)], 1);

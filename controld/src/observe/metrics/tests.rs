@@ -44,6 +44,7 @@ fn full() -> Snapshot {
         entrance: None,
         gpus: vec![],
         spoilt_gpus: vec![],
+        early_end: None,
         epoch: ServerEpoch(1),
         pid: Some(519),
         uid,

@@ -230,6 +230,9 @@ pub struct Report {
     /// Whether it came to a call for work that the process had launched before anybody else's error was known to it.
     #[prost(bool, tag = "2")]
     pub own_work: bool,
+    /// The server that the failed copy of the driver is on, as last told; 0 when none was.
+    #[prost(uint64, tag = "3")]
+    pub server: u64,
 }
 /// Ask for an Epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -92,7 +92,7 @@ fn what_a_process_says_of_itself_and_the_kernel_of_it_is_asked_of_both_its_serve
     let pid = Some(VICTIM.pid);
     let (class, bus, text) = (XidClass::Application, world::bus(0), "x".to_owned());
     for sign in [
-        Evidence::Shim { process, error: 700, own_work: true },
+        Evidence::Shim { process, error: 700, own_work: true, server: None },
         Evidence::Xid { number: 31, class, bus, instance: None, pid, channel: None, text },
     ] {
         let (mut scene, standby) = standing(|_| ());

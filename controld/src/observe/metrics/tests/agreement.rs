@@ -226,6 +226,9 @@ fn compare(journal: &str, samples: &BTreeMap<String, f64>) -> Result<(), TestCas
             "server-exited" => {
                 add("mps_server_restarts_total", &[("reason", &text(&line["reason"]).replace('-', "_"))], 1.0);
             }
+            "server-ended-early" => {
+                add("mps_server_early_ends_total", &[("reason", &text(&line["reason"]).replace('-', "_"))], 1.0);
+            }
             "server-start-failed" => add("mps_server_restarts_total", &[("reason", "exec_failed")], 1.0),
             "verdict" => {
                 add("mps_faults_total", &[], 1.0);

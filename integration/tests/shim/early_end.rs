@@ -1,0 +1,184 @@
+//! A server that a trap has spoilt and that the daemon ends at once: its clients go on with their spare copies before their
+//! own driver tells them of anything.
+//!
+//! The simulated server tells nobody but the culprit of a trap here, so whoever else goes on does so by its end.
+
+use super::replay::{events, is_whole};
+use integration::lab::LIMIT;
+use integration::lab::process::{Finished, Process};
+use integration::lab::watch::wait_for;
+use integration::shim;
+use integration::sim::{Sim, error_of};
+use integration::under_test::{Subject, once};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use serde_json::Value;
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+
+/// What the library says when a copy is ready, and when there is none.
+const STANDS: &str = "a spare copy of the driver stands";
+const NONE: &str = "no spare copy of the driver";
+/// In which way a recovery was made, as `mps_shim.h` has it.
+const BY_THE_SPARE: u64 = 1;
+/// Nobody but its culprit hears of a trap as long as the server lives.
+const UNTOLD: (&str, &str) = ("MPS_SIM_TRAPS_UNTOLD", "1");
+/// By itself no server ends.
+const PATIENT: &str = "[faults]\nvictims_timeout = 3600\n";
+
+fn wait(sim: &Sim, what: &str, is_so: impl Fn() -> bool) {
+    wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, is_so);
+}
+
+fn bench(subject: &Subject, config: &str) -> Sim {
+    let sim = Sim::new(subject, &[UNTOLD]);
+    sim.config(&format!("{PATIENT}{config}"));
+    sim.lab.start(&[]);
+    sim
+}
+
+/// A program with a spare copy that waits for one recovery, in one of the ways in which a program can wait.
+fn bystander(sim: &Sim, more: &[&str]) -> Process {
+    let arguments = [&["--recoveries", "1", "--seconds", "600", "--light"], more].concat();
+    let mut command = shim::recording(sim.command("mps-replay-probe", &arguments));
+    let program = Process::start(command.env("MPS_SHIM_REPLAY", "spare").env("MPS_SHIM_LOG", "1"));
+    sim.wait_event(&program, "ready");
+    program
+}
+
+/// A program that does wrong itself when the gate is opened.
+struct Culprit {
+    process: Process,
+    gate: PathBuf,
+}
+
+impl Culprit {
+    fn start(sim: &Sim, kind: &str, has_spare: bool) -> Self {
+        let gate = sim.lab.dir().join("gate");
+        mkfifo(&gate, Mode::S_IRWXU).expect("a FIFO");
+        let mut command = if has_spare {
+            let mut command =
+                shim::recording(sim.command("mps-replay-probe", &["--faults", kind, "--light", "--seconds", "600"]));
+            command.env("MPS_SHIM_REPLAY", "spare").env("MPS_SHIM_LOG", "1");
+            command
+        } else {
+            sim.command("mps-aggressor", &[kind])
+        };
+        let process = Process::start(command.env("MPS_SIM_FAULT_GATE", &gate));
+        sim.wait_event(&process, "ready");
+        Self { process, gate }
+    }
+
+    /// The kernel does wrong now.
+    fn faults(&self) {
+        drop(OpenOptions::new().write(true).open(&self.gate).expect("the kernel waits at the gate"));
+    }
+}
+
+/// All of what the daemon has told so far under this name.
+fn told(sim: &Sim, event: &str) -> Vec<Value> {
+    let answer = sim.lab.ask("events --json\n");
+    let parsed = answer.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    parsed.filter(|line| line["event"] == event).collect()
+}
+
+/// Waits until these programs have a copy that stands, and the daemon knows.
+fn all_have_spares(sim: &Sim, programs: &[&Process]) {
+    for program in programs {
+        wait(sim, "a spare copy", || {
+            let said = program.errors();
+            said.rfind(STANDS) > said.rfind(NONE) && {
+                let ready = told(sim, "spare-ready");
+                ready.iter().any(|event| event["process"]["pid"] == program.pid().as_raw())
+            }
+        });
+    }
+}
+
+fn ways(finished: &Finished) -> Vec<u64> {
+    let all = events(finished, "recovered");
+    all.iter().filter_map(|line| line["recovery"]["way"].as_u64()).collect()
+}
+
+/// The ways in which a bystander can wait: between calls, in no call at all, in a synchronisation with work on its way.
+const WAITS: [&[&str]; 3] = [&[], &["--idle"], &["--busy"]];
+
+#[test]
+fn bystanders_with_spare_copies_go_on_after_a_trap_whose_server_tells_them_nothing() {
+    once(|subject| {
+        let sim = bench(subject, "");
+        let bystanders = WAITS.map(|more| bystander(&sim, more));
+        let culprit = Culprit::start(&sim, "trap", true);
+        let everybody: Vec<&Process> = bystanders.iter().chain([&culprit.process]).collect();
+        all_have_spares(&sim, &everybody);
+        let server = sim.servers()[0];
+        culprit.faults();
+        for (program, how) in bystanders.into_iter().zip(WAITS) {
+            let finished = program.finish(LIMIT).expect("it ends");
+            is_whole(&finished, 1, &format!("{subject}: {how:?}"));
+            assert_eq!(ways(&finished), [BY_THE_SPARE], "{subject}: {how:?}: {finished:?}");
+        }
+        let culprit = culprit.process.finish(LIMIT).expect("it ends");
+        assert_eq!(error_of(&culprit), None, "{subject}: {culprit:?}");
+        let [ended] = &told(&sim, "server-ended-early")[..] else { panic!("{}", sim.lab.ask("events --json\n")) };
+        assert_eq!((&ended["server"], &ended["reason"]), (&server.into(), &"all-have-spares".into()), "{ended}");
+    });
+}
+
+#[test]
+fn a_client_without_a_spare_copy_keeps_the_server_until_it_has_left() {
+    once(|subject| {
+        let sim = bench(subject, "");
+        let spared = bystander(&sim, &["--idle"]);
+        let without = sim.start_with_input("mps-bystander", &["--until-stdin-closes"], "ready");
+        let culprit = Culprit::start(&sim, "trap", true);
+        all_have_spares(&sim, &[&spared, &culprit.process]);
+        culprit.faults();
+        wait(&sim, "the taint", || !told(&sim, "server-tainted").is_empty());
+        let finished = culprit.process.finish(LIMIT).expect("it ends");
+        assert_eq!(error_of(&finished), None, "{subject}: {finished:?}");
+        assert!(told(&sim, "server-ended-early").is_empty(), "{subject}: it is harmed");
+        let finished = without.finish(LIMIT).expect("it ends");
+        assert_eq!(error_of(&finished), None, "{subject}: nobody has told it of a fault: {finished:?}");
+        let finished = spared.finish(LIMIT).expect("it ends");
+        is_whole(&finished, 1, &subject.to_string());
+        assert_eq!(told(&sim, "server-ended-early").len(), 1, "{subject}");
+    });
+}
+
+#[test]
+fn an_illegal_access_ends_no_server_and_neither_does_anything_where_the_operator_says_so() {
+    once(|subject| {
+        for (kind, config) in [("oob", ""), ("oob", "[replay]\nend_tainted = \"always\"\n"), ("trap", NEVER)] {
+            let sim = bench(subject, config);
+            let spared = bystander(&sim, &[]);
+            let culprit = Culprit::start(&sim, kind, true);
+            all_have_spares(&sim, &[&spared, &culprit.process]);
+            culprit.faults();
+            wait(&sim, "the taint", || !told(&sim, "server-tainted").is_empty());
+            let finished = culprit.process.finish(LIMIT).expect("it ends");
+            assert_eq!(error_of(&finished), None, "{subject}: {finished:?}");
+            if kind == "oob" {
+                let finished = spared.finish(LIMIT).expect("it ends");
+                is_whole(&finished, 1, &format!("{subject}: {kind}"));
+            }
+            assert!(told(&sim, "server-ended-early").is_empty(), "{subject}: {kind}: {config}");
+        }
+    });
+}
+
+const NEVER: &str = "[replay]\nend_tainted = \"never\"\n";
+
+#[test]
+fn the_operator_may_have_a_server_ended_whatever_its_clients_have() {
+    once(|subject| {
+        let sim = bench(subject, "[replay]\nend_tainted = \"always\"\n");
+        let without = sim.start_with_input("mps-bystander", &["--until-stdin-closes"], "ready");
+        let culprit = Culprit::start(&sim, "trap", true);
+        all_have_spares(&sim, &[&culprit.process]);
+        culprit.faults();
+        wait(&sim, "its end", || !told(&sim, "server-ended-early").is_empty());
+        assert_eq!(told(&sim, "server-ended-early")[0]["reason"], "always", "{subject}");
+        wait(&sim, "an error", || without.output().contains("\"event\":\"error\""));
+    });
+}
