@@ -68,6 +68,14 @@ pub mod patience {
     pub use crate::patience::patient;
 }
 
+/// Pictures.
+pub mod report {
+    /// What happened when, in lanes.
+    pub mod lanes {
+        pub use crate::report::lanes::{Chart, Lane, Mark, Tone};
+    }
+}
+
 /// System calls.
 pub mod sys {
     pub use crate::sys::{fork, pidfd, polled};

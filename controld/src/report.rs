@@ -9,6 +9,7 @@
 //! | [`module()`] | `server` and `client` of the third interface |
 //! | [`event_line`] | an event for a reader |
 //! | [`sample_list`] | `metrics` as a table or JSON |
+//! | [`lanes`] | what happened when, as a picture |
 //! | [`table`], [`text`] | what fits 80 columns, and text from outside made harmless |
 //! | [`fitted`] | JSON in lines that pass the wire to the command line whole |
 //!
@@ -22,6 +23,7 @@ mod channels;
 mod client;
 mod faults;
 mod fit;
+pub(crate) mod lanes;
 mod line;
 mod module;
 mod rest;

@@ -184,7 +184,7 @@ fn the_picture_is_xml_with_every_moment_in_it() {
         .map(|node| node.attribute("cx").expect("it has a place").parse().expect("a number"))
         .collect();
     assert_eq!(dots.len(), explanation.timeline.len());
-    assert!(dots.iter().all(|x| (0.0..=900.0).contains(x)), "{dots:?}");
+    assert!(dots.iter().all(|x| (0.0..=800.0).contains(x)), "{dots:?}");
     let x_of = |lane: Lane| {
         let mut of_lane = explanation.timeline.iter().filter(|moment| moment.lane == lane);
         of_lane.next().expect("there is one").after_ms

@@ -1,10 +1,10 @@
-//! Lines of JSON on standard output, each with the pid and the time since the program began.
+//! Lines of JSON on standard output, each with the pid, the time since the program began and the time of day.
 
 use super::gpu::GpuError;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The report of one program.
 #[derive(Debug, Clone, Copy)]
@@ -25,12 +25,13 @@ impl Report {
         self.start
     }
 
-    /// Writes a line: the event, the pid, `t_ms` and these fields, an object.
+    /// Writes a line: the event, the pid, `t_ms`, `at_us` and these fields, an object.
     pub fn say(self, event: &str, fields: Value) {
         let mut line = Map::new();
         line.insert("event".into(), json!(event));
         line.insert("pid".into(), json!(std::process::id()));
         line.insert("t_ms".into(), json!(milliseconds(self.start.elapsed())));
+        line.insert("at_us".into(), json!(time_of_day_us()));
         if let Value::Object(fields) = fields {
             line.extend(fields);
         }
@@ -57,6 +58,13 @@ impl Report {
             }
         }
     }
+}
+
+/// Microseconds since 1970, by which lines of several programs are compared.
+#[must_use]
+pub fn time_of_day_us() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Milliseconds with the microseconds behind the point.

@@ -9,6 +9,7 @@ mod early_end;
 mod gpu;
 mod ipc;
 mod memory;
+mod one_fault;
 mod private;
 mod python_state;
 mod recoveries;
