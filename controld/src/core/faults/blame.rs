@@ -215,6 +215,7 @@ impl Core {
             server: server.pid.unwrap_or_default(),
             epoch,
             domain: self.servers.domain_name(server.domain),
+            within: self.servers.domain(server.domain).and_then(|it| Some(it.key.entrance.as_ref()?.id)),
             culprit: culprit.map(|(process, known)| Suspect::of(process, known)),
             confidence,
             kind,
