@@ -46,8 +46,8 @@ pub(crate) use samples::sample_list;
 pub(crate) use status::status;
 pub(crate) use vault::vault_list;
 
-use crate::core::Uid;
 use crate::core::picture::Snapshot;
+use crate::core::{EntranceId, Uid};
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,8 @@ pub(crate) struct Viewer {
     pub uid: Uid,
     /// Whether he is root or the daemon's owner, and so may see everything.
     pub privileged: bool,
+    /// The entrance of the claim in whose directory he asks: there is nothing else for him.
+    pub within: Option<EntranceId>,
 }
 
 impl Viewer {

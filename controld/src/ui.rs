@@ -21,7 +21,6 @@ mod session;
 mod tests;
 
 use crate::cli::text;
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use remps_proto::admin::Personality;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -75,9 +74,9 @@ impl Broken {
 pub(crate) struct Answer {
     /// Its lines, each with its line end.
     pub text: String,
-    /// The pid, as this process sees it, of whoever keeps the daemon's socket; 0 when it is in another pid namespace
-    /// that can't be seen from here.
-    pub keeper: i32,
+    /// The pid, as this process sees it, of the daemon that has answered; 0 when it is in another pid namespace that
+    /// can't be seen from here. In the directory of a thin daemon that is the daemon of the node, whose pids answers have.
+    pub speaker: u32,
 }
 
 /// Why there is no [`Answer`].
@@ -98,12 +97,12 @@ pub(crate) enum Unanswered {
 pub(crate) fn ask(pipe_dir: &Path, command: &str, limit: Duration) -> Result<Answer, Unanswered> {
     let deadline = Instant::now() + limit;
     let socket = connect::connect(pipe_dir, Some(deadline))?;
-    let keeper = getsockopt(&socket, PeerCredentials).map_or(0, |credentials| credentials.pid());
     let (mut text, mut reason) = (Vec::new(), Vec::new());
     let mut streams = session::Streams { out: &mut text, err: &mut reason };
-    session::Session::new(socket.as_fd(), lines::Lines::one(command.as_bytes())).until(deadline).run(&mut streams)?;
+    let session = session::Session::new(socket.as_fd(), lines::Lines::one(command.as_bytes()));
+    let speaker = session.until(deadline).run_with(&mut streams)?;
     text.append(&mut reason);
-    Ok(Answer { text: String::from_utf8_lossy(&text).into_owned(), keeper })
+    Ok(Answer { text: String::from_utf8_lossy(&text).into_owned(), speaker })
 }
 
 impl From<Broken> for Unanswered {

@@ -339,3 +339,25 @@ fn a_process_whose_server_has_died_begins_anew_on_the_next_one() {
     }
     comes_to_its_end(world);
 }
+
+/// Found by chance: its own connection was under way at the fault, is let in all the same, and has no context yet when the
+/// verdict is given. That another client's fault was isolated before changes nothing.
+#[test]
+fn who_was_let_in_during_a_fault_and_has_no_context_yet_is_no_victim() {
+    for sharing in [Sharing::PerUser, Sharing::MultiUser, Sharing::Single] {
+        for (before, answer) in [(None, 0), (Some(Action::IsolatedFault(0)), 1)] {
+            let mut world = World::with_gpus(sharing, Policy::default());
+            world.populate();
+            before.into_iter().for_each(|action| world.act(action));
+            for action in [
+                Action::ClientArrives { uid: 1000, slot: 3 },
+                Action::ServerGreets(0),
+                Action::ServerAnswers(answer),
+                Action::Exception { server: 0, named: 0 },
+            ] {
+                world.act(action);
+            }
+            comes_to_its_end(world);
+        }
+    }
+}

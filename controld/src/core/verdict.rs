@@ -3,7 +3,7 @@
 use super::evidence::{MemoryFault, ProcessKey};
 use crate::core::gpu::Gpu;
 use crate::core::identity::{Identity, PodNames};
-use crate::core::ids::{Pid, ServerEpoch, Uid};
+use crate::core::ids::{EntranceId, Pid, ServerEpoch, Uid};
 use core::fmt;
 use core::time::Duration;
 use serde::Serialize;
@@ -97,6 +97,9 @@ pub(crate) struct Verdict {
     pub epoch: ServerEpoch,
     /// The fault domain, as the operator reads it.
     pub domain: String,
+    /// The entrance that the server's clients have come to, where it is a named one's: a name may be another's later.
+    #[serde(skip)]
+    pub within: Option<EntranceId>,
     /// Who did it; `None` is the honest answer when nobody can know.
     pub culprit: Option<Suspect>,
     /// How sure that is.

@@ -180,7 +180,8 @@ impl Driver {
 
     fn viewer(&self, session: SessionId, uid: Uid) -> Viewer {
         let is_privileged = self.sessions.rights(session).is_some_and(|rights| rights.privileged);
-        Viewer { uid, privileged: is_privileged && self.is_owner(uid) }
+        let within = self.sessions.rights(session).and_then(|rights| rights.within);
+        Viewer { uid, privileged: is_privileged && self.is_owner(uid), within }
     }
 
     /// Answers one of the commands of ours. Its answer is not repeated in `control.log`, where others' are: it tells what
@@ -213,6 +214,10 @@ impl Driver {
         let mut picture = self.seen_by(session, peer, self.picture());
         if matches!(report, Report::Status { memory: true, .. }) {
             self.usage.show(&mut picture);
+        }
+        // Before anything else looks at it, so that it can't tell what others have.
+        if let Some(entrance) = viewer.within {
+            picture = picture.within(entrance, self.core.server_behind(entrance).as_deref());
         }
         if let Report::Module(Query::Client { pid, field: ClientField::LinuxNamespace }) = *report {
             let asked = picture.clients.iter_mut().filter(|client| client.process.pid == pid);

@@ -8,6 +8,7 @@
 //! Events are read as the journal has them, so that those of an earlier daemon, read back from the file, count too.
 
 use super::journal::recent::Remembered;
+use crate::core::EntranceId;
 use crate::report::Viewer;
 use remps_proto::admin::Output;
 use serde_json::Value;
@@ -108,7 +109,8 @@ impl Incidents {
     /// there is none that he may see anything of.
     pub(crate) fn list(&self, viewer: Viewer, fault: u32, output: Output) -> Option<Vec<String>> {
         let found = self.incidents.iter().rev().find(|incident| incident.verdicts.contains(&u64::from(fault)))?;
-        let shown: Vec<Vec<String>> = found.events.iter().filter_map(|event| event.shown(viewer, output)).collect();
+        let seen = found.events.iter().filter(|event| viewer.within.is_none() || found.is_of(event, viewer.within));
+        let shown: Vec<Vec<String>> = seen.filter_map(|event| event.shown(viewer, output)).collect();
         (!shown.is_empty()).then(|| shown.concat())
     }
 }
@@ -119,6 +121,18 @@ fn number_of(event: &Value) -> Option<u64> {
 }
 
 impl Incident {
+    /// Whether one of its events is of a claim: the incident is, and the event is of the same domain. A process that is
+    /// followed here may be another one by now, with the same number and in another claim.
+    fn is_of(&self, event: &Remembered, within: Option<EntranceId>) -> bool {
+        let verdict = self.events.iter().find_map(|event| event.verdict());
+        if verdict.is_none_or(|verdict| verdict.within != within) {
+            return false;
+        }
+        let value: Value = serde_json::from_str(event.line()).unwrap_or_default();
+        let domain = value["domain"].as_str().or_else(|| value["verdict"]["domain"].as_str());
+        domain == Some(self.domain.as_str())
+    }
+
     fn new(number: u64, since: std::time::SystemTime) -> Self {
         Self {
             number,

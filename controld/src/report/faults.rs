@@ -75,17 +75,24 @@ impl Fault {
     fn seen_by(&self, viewer: Viewer) -> Option<Value> {
         let (time, mut value) = match self {
             Self::Own { time, verdict, users } => {
+                if viewer.within.is_some() && verdict.within != viewer.within {
+                    return None;
+                }
                 if !viewer.privileged && !users.contains(&viewer.uid) {
                     return None;
                 }
-                let shown =
+                let mut shown =
                     if viewer.privileged { (**verdict).clone() } else { verdict.without_private_parts(viewer.uid) };
+                if viewer.within.is_some() {
+                    shown.forget_the_nodes_words();
+                }
                 // A verdict has string keys and no number that JSON can't say.
                 (time, serde_json::to_value(shown).unwrap_or_default())
             }
             Self::Earlier { time, verdict } => (time, serde_json::from_str(verdict).unwrap_or_default()),
         };
-        if matches!(self, Self::Earlier { .. }) && !viewer.privileged {
+        let sees_all = viewer.privileged && viewer.within.is_none();
+        if matches!(self, Self::Earlier { .. }) && !sees_all {
             return None;
         }
         if let Value::Object(map) = &mut value {

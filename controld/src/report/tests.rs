@@ -18,9 +18,9 @@ use serde_json::Value;
 const TABLE: Output = Output { form: Form::Table, utc: false };
 const WIDE: Output = Output { form: Form::Wide, utc: false };
 const JSON: Output = Output { form: Form::Json, utc: false };
-const OWNER: Viewer = Viewer { uid: 0, privileged: true };
-const ALICE: Viewer = Viewer { uid: 1000, privileged: false };
-const BOB: Viewer = Viewer { uid: 1001, privileged: false };
+const OWNER: Viewer = Viewer { uid: 0, privileged: true, within: None };
+const ALICE: Viewer = Viewer { uid: 1000, privileged: false, within: None };
+const BOB: Viewer = Viewer { uid: 1001, privileged: false, within: None };
 
 fn verdict(number: u64, culprit: Option<(Pid, Uid)>, victims: Vec<Pid>) -> Verdict {
     let suspect = |(pid, uid)| Suspect {
@@ -40,6 +40,7 @@ fn verdict(number: u64, culprit: Option<(Pid, Uid)>, victims: Vec<Pid>) -> Verdi
         server: 519,
         epoch: ServerEpoch(1),
         domain: "user 1000".to_owned(),
+        within: None,
         culprit: culprit.map(suspect),
         confidence: if culprit.is_some() { Confidence::Certain } else { Confidence::Unknown },
         kind: "memory fault",
@@ -262,7 +263,7 @@ fn verdicts_with_much_to_say_are_fewer_in_memory() {
 #[test]
 fn a_fault_is_shown_to_those_it_hit_without_what_is_private() {
     let ledger = ledger([verdict(1, Some((42, 1000)), vec![43])]);
-    let shown = |uid| ledger.list(Viewer { uid, privileged: false }, None, JSON).join("\n");
+    let shown = |uid| ledger.list(Viewer { uid, privileged: false, within: None }, None, JSON).join("\n");
     assert!(shown(1000).contains("train.py"));
     assert!(shown(1001).contains("\"pid\":42") && !shown(1001).contains("train.py") && !shown(1001).contains("secret"));
     assert_eq!(shown(1002), "");

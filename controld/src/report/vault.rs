@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn a_user_sees_his_own_regions_and_the_owner_all() {
         let regions = [region(1000, "weights", None), region(1001, "", Some(Duration::from_secs(90)))];
-        let list = |uid, privileged| vault_list(&regions, Viewer { uid, privileged }, Form::Table);
+        let list = |uid, privileged| vault_list(&regions, Viewer { uid, privileged, within: None }, Form::Table);
         assert_eq!(
             list(0, true),
             [
@@ -66,7 +66,7 @@ mod tests {
         );
         assert_eq!(list(1001, false).len(), 2);
         assert_eq!(list(1002, false).len(), 1, "a heading and nothing else");
-        let json = vault_list(&regions, Viewer { uid: 1001, privileged: false }, Form::Json);
+        let json = vault_list(&regions, Viewer { uid: 1001, privileged: false, within: None }, Form::Json);
         let [line] = json.as_slice() else { panic!("{json:?}") };
         let told: serde_json::Value = serde_json::from_str(line).unwrap();
         assert_eq!((&told["uid"], &told["left_s"], &told["bytes"]), (&1001.into(), &90.0.into(), &(2 << 20).into()));

@@ -26,8 +26,8 @@ pub(super) struct Client {
 pub(super) struct Clients {
     /// Each process once for each of its servers.
     pub(super) all: Vec<Client>,
-    /// Whoever keeps the daemon's socket, as this process sees it; 0 when it can't.
-    pub(super) keeper: i32,
+    /// The daemon that has answered, as this process sees it; 0 when it can't.
+    pub(super) speaker: u32,
 }
 
 /// Why a client could not be terminated.
@@ -45,7 +45,7 @@ impl Clients {
     /// # Errors
     /// When no daemon answers.
     pub(super) fn ask(pipe_dir: &Path) -> Result<Self, Unanswered> {
-        let Answer { text: servers, keeper } = ui::ask(pipe_dir, "get_server_list", ANSWER_LIMIT)?;
+        let Answer { text: servers, speaker } = ui::ask(pipe_dir, "get_server_list", ANSWER_LIMIT)?;
         let table = ui::ask(pipe_dir, "ps", ANSWER_LIMIT)?.text;
         let mut all = parse_table(&table);
         // `ps` lists contexts: a client that has none yet, or none any more, is in its server's list alone.
@@ -57,7 +57,7 @@ impl Clients {
                 }
             }
         }
-        Ok(Self { all, keeper })
+        Ok(Self { all, speaker })
     }
 
     /// The client with this pid, as the daemon counts.

@@ -107,7 +107,7 @@ fn open_all<'a>(pids: impl IntoIterator<Item = &'a u32>) -> Result<Vec<(u32, Pro
 /// # Errors
 /// When a pid may be that of anybody for the daemon.
 pub(super) fn find(proc: &Path, named: Named, clients: &Clients) -> Result<Vec<Target>, TargetError> {
-    let view = view(proc, clients.keeper);
+    let view = view(proc, clients.speaker);
     let (found, missing, clients_only) = match named {
         Named::Namespace(inode) => return Ok(within(proc, inode, view, clients)),
         Named::Processes { found, missing, clients_only } => (found, missing, clients_only),

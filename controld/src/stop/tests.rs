@@ -51,8 +51,8 @@ fn a_daemon_in_a_container_has_the_innermost_pids_of_that_container() {
 #[test]
 fn a_daemon_that_cannot_be_seen_has_unknown_pids() {
     let proc = host();
-    for keeper in [0, -1, 999] {
-        assert_eq!(view(proc.path(), keeper), View::Unknown, "{keeper}");
+    for speaker in [0, 999] {
+        assert_eq!(view(proc.path(), speaker), View::Unknown, "{speaker}");
     }
     assert_eq!(view(proc.path(), 400), View::Unknown, "its namespace can't be read");
     assert_eq!(as_seen(proc.path(), View::Unknown, 200), None);
@@ -90,9 +90,9 @@ fn find(proc: &TempDir, whom: &Whom, clients: &Clients) -> Result<Vec<Target>, T
     targets::find(proc.path(), targets::name(proc.path(), whom)?, clients)
 }
 
-fn clients(keeper: i32) -> Clients {
+fn clients(speaker: u32) -> Clients {
     let client = |pid, namespace| Client { pid, server: 9, namespace: Some(namespace) };
-    Clients { all: vec![client(300, CONTAINER), client(301, CONTAINER), client(200, HOST)], keeper }
+    Clients { all: vec![client(300, CONTAINER), client(301, CONTAINER), client(200, HOST)], speaker }
 }
 
 #[test]

@@ -22,16 +22,15 @@ pub(super) enum View {
     Unknown,
 }
 
-/// How the daemon counts whose socket `keeper` keeps.
-pub(super) fn view(proc: &Path, keeper: i32) -> View {
-    let Ok(keeper) = u32::try_from(keeper) else { return View::Unknown };
-    let (own, theirs) = (pids(proc, "self"), pids(proc, &keeper.to_string()));
+/// How the daemon counts that has answered as process `speaker`.
+pub(super) fn view(proc: &Path, speaker: u32) -> View {
+    let (own, theirs) = (pids(proc, "self"), pids(proc, &speaker.to_string()));
     match (own.len(), theirs.len()) {
         // The kernel says 0 of a process that can't be seen, and there is no such folder.
         (0, _) | (_, 0) => View::Unknown,
         // Whoever can be seen from here is in this namespace or within it, and this one has as many above it.
         (ours, theirs) if ours == theirs => View::Same,
-        _ => namespace(proc, &keeper.to_string()).map_or(View::Unknown, View::Within),
+        _ => namespace(proc, &speaker.to_string()).map_or(View::Unknown, View::Within),
     }
 }
 

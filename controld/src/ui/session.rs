@@ -6,10 +6,11 @@
 use super::Broken;
 use super::lines::Lines;
 use crate::cli::{help, text};
+use crate::io::packets::{Received, receive};
 use crate::ui::local_time::{has_times, localised};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{MsgFlags, recv, send};
+use nix::sys::socket::{MsgFlags, send};
 use remps_proto::admin::{Command, Personality, Report};
 use remps_proto::mps::ui::{Announcement, FromDaemon};
 use std::collections::VecDeque;
@@ -35,6 +36,8 @@ pub(super) struct Session<'a> {
     helps: bool,
     /// Whether times are made local for a reader.
     localises: bool,
+    /// Whose packets come, as this process sees it; 0 when it can't, or none has come.
+    speaker: u32,
     outcome: Outcome,
 }
 
@@ -71,6 +74,7 @@ impl<'a> Session<'a> {
             follows: false,
             helps: false,
             localises: false,
+            speaker: 0,
             outcome: Outcome { has_ours: false, has_failed: false, has_times: false, reasons: 0, unwritten: None },
         }
     }
@@ -96,6 +100,16 @@ impl<'a> Session<'a> {
     /// Runs until the daemon ends the session; its exit status, or that of a failure where a command of ours failed or
     /// its answer could not be written. What `out` does not take of the vendor's answers is lost, as with the vendor.
     pub(super) fn run(mut self, streams: &mut Streams<'_>) -> Result<u8, Broken> {
+        self.go_on(streams)
+    }
+
+    /// The same; the pid of who has answered, as this process sees it, and 0 when it can't.
+    pub(super) fn run_with(mut self, streams: &mut Streams<'_>) -> Result<u32, Broken> {
+        self.go_on(streams)?;
+        Ok(self.speaker)
+    }
+
+    fn go_on(&mut self, streams: &mut Streams<'_>) -> Result<u8, Broken> {
         let mut answer = vec![0; ANSWER_ROOM];
         loop {
             self.next_command(streams);
@@ -171,9 +185,12 @@ impl<'a> Session<'a> {
 
     fn take_answers(&mut self, answer: &mut [u8], streams: &mut Streams<'_>) -> Result<Option<u8>, Broken> {
         loop {
-            let length = match recv(self.socket.as_raw_fd(), answer, MsgFlags::empty()) {
-                Ok(0) => return Err(Broken::Lost("it closed without an exit status")),
-                Ok(length) => length,
+            let length = match receive(self.socket, answer) {
+                Ok(Received { bytes: 0, .. }) => return Err(Broken::Lost("it closed without an exit status")),
+                Ok(Received { bytes, sender, .. }) => {
+                    self.speaker = sender.map_or(self.speaker, |sender| sender.pid);
+                    bytes
+                }
                 // A daemon that closes before it has read everything makes one reset, in front of its last packets.
                 Err(Errno::EINTR | Errno::ECONNRESET) => continue,
                 Err(Errno::EAGAIN) => return Ok(None),

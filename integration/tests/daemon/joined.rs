@@ -98,7 +98,7 @@ fn two_claims_and_the_node_have_servers_clients_and_limits_of_their_own() {
             |claim: &Claim, server: &str| claim.ask(stage, &format!("get_active_thread_percentage {server}"));
         assert_eq!((percentage(one, &servers[0]), percentage(two, &servers[1])), ("40.0\n".into(), "100.0\n".into()));
         // What the node's operator alone is told and does.
-        for line in ["status", "server list", "server delete one", "get_fault_list"] {
+        for line in ["server list", "server delete one", "events", "vault list", "metrics"] {
             assert_eq!(
                 one.fails(stage, line),
                 "This daemon has joined another one, which alone answers that\n",
@@ -316,6 +316,28 @@ fn who_is_in_another_container_may_join_if_the_configuration_says_so_and_rules_t
         let mut asks = within(&inside, &claim.placed(stage.command_as(0, CONTROL, &[])));
         assert_eq!(stage.lab().finish(&mut asks, set.as_bytes()).stdout_text(), "42.0\n");
         let mut client = claim.client(stage);
+        client.ping();
+        // The daemon that answers counts processes otherwise than the container of the thin one: a pid there is anybody's
+        // here, and only whoever is named by his namespace is known.
+        let stop = |words: &[&str]| {
+            let stop = claim.placed(stage.command_as(0, CONTROL, &[&["stop-client"], words].concat()));
+            stage.lab().finish(&mut within(&inside, &stop), b"")
+        };
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "echo $$; read x"]);
+        let bystander = Process::start_with_input(&mut within(&inside, &shell));
+        claim.waits(stage, "its pid", || bystander.output().ends_with('\n'));
+        let refused = stop(&[bystander.output().trim()]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stderr_text().contains("the daemon has other pids than this namespace"), "{refused:?}");
+        let inner = Program::started_as(within(&inside, &claim.placed(stage.command_as(0, CLIENT, &[]))));
+        inner.expect("attached");
+        // That it is found is all: the server of this bench terminates nobody.
+        let found = stop(&["--all-of", "self"]);
+        assert!(found.stdout_text().contains(" (the daemon's pid): "), "{found:?}");
+        assert!(!found.stderr_text().contains("other pids"), "{found:?}");
+        inner.leave();
+        assert_eq!(bystander.finish(LIMIT).expect("it ends with its input").signal, None, "nobody has ended it");
         client.ping();
         client.leave();
         let mut quits = within(&inside, &claim.placed(stage.command_as(0, CONTROL, &[])));

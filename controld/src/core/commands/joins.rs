@@ -45,6 +45,11 @@ impl Core {
         self.servers.named().joined_at(entrance).is_some()
     }
 
+    /// The name of the server whose clients come to this entrance.
+    pub(crate) fn server_behind(&self, entrance: EntranceId) -> Option<String> {
+        Some(self.servers.named().find(entrance)?.0.server)
+    }
+
     /// The entrance of the server as which this thin daemon has joined.
     pub(crate) fn entrance_of_join(&self, join: JoinId) -> Option<EntranceId> {
         let name = self.servers.named().joined_by(join)?;

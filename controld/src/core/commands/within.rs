@@ -89,6 +89,14 @@ impl Core {
             Command::Report(Report::Misused { .. }) | Command::Ps { server: None } => {
                 self.answer(session, answer_without_server(&command).unwrap_or_default());
             }
+            // Whoever answers shows what is the claim's alone.
+            Command::Report(
+                report @ (Report::Status { .. }
+                | Report::Faults { .. }
+                | Report::FaultEvents { .. }
+                | Report::Client { .. }
+                | Report::Channels { .. }),
+            ) => self.turn.push(Effect::Report { session, peer: asker.peer, report }),
             Command::Report(_) | Command::Change(_) | Command::ListDevices { .. } => {
                 let reason = vec!["This daemon has joined another one, which alone answers that".to_owned()];
                 self.turn.push(Effect::AnswerFailure { session, reason });

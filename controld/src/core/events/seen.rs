@@ -3,6 +3,9 @@
 use super::JournalEvent;
 use crate::core::{SuspectIdentity, Uid, Verdict};
 
+/// The witness that is the kernel's log.
+const XID: &str = "xid";
+
 impl JournalEvent {
     /// The event as `uid`, who is neither root nor the daemon's owner, may see it; `None` when it is none of his
     /// business.
@@ -60,7 +63,30 @@ impl JournalEvent {
     }
 }
 
+impl JournalEvent {
+    /// The event without what the node's kernel has said in its log, which may name processes of other claims.
+    #[must_use]
+    pub(crate) fn without_the_nodes_words(mut self) -> Self {
+        if let Self::Verdict { verdict, .. } | Self::VerdictCorrected { verdict, .. } = &mut self {
+            verdict.forget_the_nodes_words();
+        }
+        if let Self::FaultSign { witness: XID, names, text, .. } = &mut self {
+            *names = None;
+            text.clear();
+        }
+        self
+    }
+}
+
 impl Verdict {
+    /// Without what the node's kernel has said in its log.
+    pub(crate) fn forget_the_nodes_words(&mut self) {
+        for one in self.witnesses.iter_mut().filter(|one| one.witness == XID) {
+            one.names = None;
+            one.text.clear();
+        }
+    }
+
     /// The verdict as `uid` may see it: unless the culprit is his own, without its command line, cgroup, container and
     /// pod, without the witnesses' words, which may name programs, and without whom the log names for no proven reason.
     pub(crate) fn without_private_parts(&self, uid: Uid) -> Self {

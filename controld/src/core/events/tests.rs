@@ -19,6 +19,7 @@ fn verdict() -> Verdict {
         server: 7,
         epoch: ServerEpoch(3),
         domain: "user 1000".to_owned(),
+        within: None,
         culprit: Some(Suspect { process: ProcessKey { pid: 42, start_time: 9 }, uid: CULPRIT, identity }),
         confidence: Confidence::Certain,
         kind: "memory fault",

@@ -4,8 +4,10 @@ use super::{
     ChannelFacts, ClientFacts, DaemonFacts, DomainFacts, DomainPhase, FuneralFacts, GpuFacts, NamedFacts, RegionFacts,
     ServerFacts, StrangerFacts, WitnessFacts,
 };
-use crate::core::Suspicion;
+use crate::core::{Entrance, EntranceId, Suspicion};
+use remps_proto::admin::module::DEFAULT_NAMESPACE;
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// The whole picture.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -44,5 +46,36 @@ impl Snapshot {
         let broken = !self.domains.is_empty() && self.domains.iter().all(|domain| domain.phase == DomainPhase::Broken);
         let broken = broken.then(|| "the servers of every domain keep failing".to_owned());
         quitting.into_iter().chain(self.daemon.obstacles.iter().cloned()).chain(broken).collect()
+    }
+
+    /// The part of it that belongs to the entrance of a claim, whose server has this name, as if there were nothing else.
+    ///
+    /// A domain of it has a name that no other has, so whatever has no entrance of its own is found by that. Who is gone
+    /// with his server has no such name any more and is not shown; nor is what has no domain.
+    #[must_use]
+    pub(crate) fn within(mut self, entrance: EntranceId, name: Option<&str>) -> Self {
+        let is_of_it = |of: &Option<Entrance>| of.as_ref().is_some_and(|of| of.id == entrance);
+        self.domains.retain(|domain| is_of_it(&domain.entrance));
+        self.servers.retain(|server| is_of_it(&server.entrance));
+        self.named.retain(|named| Some(named.name.as_str()) == name);
+        for named in &mut self.named {
+            named.namespaces.retain(|namespace| namespace.name == DEFAULT_NAMESPACE);
+        }
+        let names: BTreeSet<&str> = self.domains.iter().map(|domain| domain.name.as_str()).collect();
+        self.clients.retain(|client| names.contains(client.domain.as_str()));
+        self.funerals.retain(|funeral| names.contains(funeral.domain.as_str()));
+        let processes: BTreeSet<_> = self.clients.iter().map(|client| client.process).collect();
+        self.channels.retain(|channel| processes.contains(&channel.process));
+        // A server without devices of its own has all.
+        let devices: BTreeSet<&String> = self.named.iter().flat_map(|named| &named.devices).collect();
+        self.gpus.retain(|gpu| devices.is_empty() || devices.contains(&gpu.uuid));
+        self.suspicions.retain(|suspicion| devices.is_empty() || devices.contains(&suspicion.gpu));
+        for witness in &mut self.witnesses {
+            // They are counted over all claims.
+            (witness.attached, witness.refused) = (None, 0);
+        }
+        self.regions.clear();
+        self.strangers.clear();
+        self
     }
 }

@@ -215,6 +215,7 @@ impl Core {
             server: server.pid.unwrap_or_default(),
             epoch,
             domain: self.servers.domain_name(server.domain),
+            within: self.servers.domain(server.domain).and_then(|it| Some(it.key.entrance.as_ref()?.id)),
             culprit: culprit.map(|(process, known)| Suspect::of(process, known)),
             confidence,
             kind,
@@ -266,9 +267,19 @@ impl Core {
             return failed.union(&incident.lost).copied().filter(is_other).collect();
         }
         let is_hit = |(pid, then): &&(Pid, Process)| {
-            is_other(pid) && !incident.unharmed.contains(pid) && !self.was_spared_then(epoch, *pid, then)
+            is_other(pid)
+                && !incident.unharmed.contains(pid)
+                && !self.was_spared_then(epoch, *pid, then)
+                && !self.was_let_in_only(epoch, *pid, then)
         };
         incident.clients.iter().filter(is_hit).map(|(pid, _)| *pid).collect()
+    }
+
+    /// Whether a client whose connection was under way at a fault has its own by now, and nothing else that it could have
+    /// lost there.
+    fn was_let_in_only(&self, epoch: ServerEpoch, pid: Pid, then: &Process) -> bool {
+        let is_it = |known: &&Process| known.is(then.key(pid)) && known.server == epoch && known.connections > 0;
+        self.clients.process(pid).filter(is_it).is_some_and(|now| !self.has_reached(epoch, pid, now))
     }
 
     /// Whether a client that was there at a fault has nothing on its GPU.

@@ -48,6 +48,7 @@ fn announcement(number: u64) -> Announcement {
         server: 500,
         epoch: ServerEpoch(1),
         domain: "uid 1000".to_owned(),
+        within: None,
         culprit: Some(suspect(10, Some("culprit"))),
         confidence: Confidence::Certain,
         kind: "memory fault",

@@ -4,7 +4,7 @@ use super::*;
 use remps_proto::admin::Form;
 use serde_json::json;
 
-const OWNER: Viewer = Viewer { uid: 0, privileged: true };
+const OWNER: Viewer = Viewer { uid: 0, privileged: true, within: None };
 const JSON: Output = Output { form: Form::Json, utc: false };
 
 /// Events as the journal has them, a second apart.
@@ -64,7 +64,7 @@ fn a_fault_has_its_own_events_and_those_of_whom_it_concerns() {
     let own = ["fault-sign", "verdict", "culprit-sanctioned", "server-started", "server-swapped", "client-ended"];
     assert_eq!(told.words(5).unwrap(), [&own[..], &["server-exited", "client-admitted"]].concat());
     assert_eq!(told.words(6), None);
-    let stranger = Viewer { uid: 7, privileged: false };
+    let stranger = Viewer { uid: 7, privileged: false, within: None };
     assert_eq!(told.incidents.list(stranger, 5, JSON), None, "an earlier daemon's are the owner's");
 }
 

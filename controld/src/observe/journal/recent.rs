@@ -4,7 +4,7 @@
 //! see everything: their lines say nothing about who else may.
 
 use super::Stamp;
-use crate::core::JournalEvent;
+use crate::core::{JournalEvent, Verdict};
 use crate::report::text::wrapped;
 use crate::report::{Viewer, event_line};
 use remps_proto::admin::{Form, Output};
@@ -41,6 +41,15 @@ impl Remembered {
         size_of::<Self>() + self.line.len() + own
     }
 
+    /// The verdict that it is, if this daemon has given it.
+    pub(crate) fn verdict(&self) -> Option<&Verdict> {
+        let (_, event) = &**self.event.as_ref()?;
+        let (JournalEvent::Verdict { verdict, .. } | JournalEvent::VerdictCorrected { verdict, .. }) = event else {
+            return None;
+        };
+        Some(verdict)
+    }
+
     /// The journal's line of it.
     pub(crate) fn line(&self) -> &str {
         &self.line
@@ -50,11 +59,12 @@ impl Remembered {
     pub(crate) fn shown(&self, viewer: Viewer, output: Output) -> Option<Vec<String>> {
         /// Blanks before what goes on of an event.
         const INDENT: usize = 4;
-        let line = if viewer.privileged {
+        let line = if viewer.privileged && viewer.within.is_none() {
             self.line.clone()
         } else {
             let (stamp, event) = &**self.event.as_ref()?;
-            stamp.line(&event.seen_by(viewer.uid)?)
+            let seen = if viewer.privileged { event.clone() } else { event.seen_by(viewer.uid)? };
+            stamp.line(&if viewer.within.is_some() { seen.without_the_nodes_words() } else { seen })
         };
         if output.form == Form::Json {
             return Some(vec![line]);

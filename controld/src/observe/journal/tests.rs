@@ -14,8 +14,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 const WIDE: Output = Output { form: Form::Wide, utc: false };
 const JSON: Output = Output { form: Form::Json, utc: false };
-const OWNER: Viewer = Viewer { uid: 0, privileged: true };
-const SOMEBODY: Viewer = Viewer { uid: 1000, privileged: false };
+const OWNER: Viewer = Viewer { uid: 0, privileged: true, within: None };
+const SOMEBODY: Viewer = Viewer { uid: 1000, privileged: false, within: None };
 const CAP: u64 = 4096;
 
 fn moment() -> SystemTime {

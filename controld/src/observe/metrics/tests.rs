@@ -225,6 +225,9 @@ fn every_metric_that_the_dashboard_and_the_alerts_ask_for_exists() {
     for _ in 0..400 {
         metrics.observe(&agreement::event().new_tree(&mut runner).expect("an event").current());
     }
+    for way in 0..5 {
+        metrics.observe(&recovered_by(way));
+    }
     metrics.command("status", CommandResult::Answered, UserClass::Root, Duration::ZERO);
     let text = classic(&metrics.openmetrics(&full(), Extras::default()));
     let mut served = std::collections::BTreeSet::new();
@@ -233,6 +236,13 @@ fn every_metric_that_the_dashboard_and_the_alerts_ask_for_exists() {
         let suffixes: &[&str] = if kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
         served.extend(suffixes.iter().map(|suffix| format!("{name}{suffix}")));
     }
+    for way in ["no_spare", "spare_failed"] {
+        assert!(
+            rules.contains(way) && text.contains(&format!("way=\"{way}\"")),
+            "{way} is what is asked for and served"
+        );
+    }
+    assert!(text.contains("state=\"making\""), "{text}");
     let asked: Vec<String> = names(dashboard).into_iter().chain(names(rules)).collect();
     assert!(asked.len() > 40, "the texts were read");
     for name in asked {
@@ -240,24 +250,25 @@ fn every_metric_that_the_dashboard_and_the_alerts_ask_for_exists() {
     }
 }
 
-#[test]
-fn recoveries_of_clients_have_a_bounded_number_of_series_whatever_they_say() {
-    use crate::core::ClientRecovery;
+/// A program says that it has gone on in this way.
+fn recovered_by(way: u32) -> JournalEvent {
     use remps_proto::shim::{MOST_STEPS, Recovered, Way};
-    let recovered = |said: &Recovered| JournalEvent::ClientRecovered {
+    let (steps_us, switch_us) = (vec![10_000; MOST_STEPS], vec![1_000; MOST_STEPS]);
+    let said = Recovered { number: 1, way: Way(way), error: 700, total_us: 500_000, steps_us, switch_us };
+    JournalEvent::ClientRecovered {
         process: ProcessKey { pid: 42, start_time: 7 },
         uid: 1000,
         domain: "user 1000".to_owned(),
         server: Some(519),
-        recovery: ClientRecovery::of(said),
-    };
-    let plain = |number: u64, way: u32| {
-        let (steps_us, switch_us) = (vec![10_000; MOST_STEPS], vec![1_000; MOST_STEPS]);
-        Recovered { number, way: Way(way), error: 700, total_us: 500_000, steps_us, switch_us }
-    };
+        recovery: crate::core::ClientRecovery::of(&said),
+    }
+}
+
+#[test]
+fn recoveries_of_clients_have_a_bounded_number_of_series_whatever_they_say() {
     let mut metrics = Metrics::new(false);
     for way in 0..1000 {
-        metrics.observe(&recovered(&plain(1, way)));
+        metrics.observe(&recovered_by(way));
     }
     let text = metrics.openmetrics(&snapshot(), Extras::default());
     let now = samples(&text);

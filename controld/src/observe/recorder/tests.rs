@@ -7,8 +7,8 @@ use remps_proto::admin::{Form, Output};
 
 const WIDE: Output = Output { form: Form::Wide, utc: false };
 const JSON: Output = Output { form: Form::Json, utc: false };
-const OWNER: Viewer = Viewer { uid: 0, privileged: true };
-const SOMEBODY: Viewer = Viewer { uid: 1000, privileged: false };
+const OWNER: Viewer = Viewer { uid: 0, privileged: true, within: None };
+const SOMEBODY: Viewer = Viewer { uid: 1000, privileged: false, within: None };
 
 fn answer(recorder: &Recorder, viewer: Viewer, report: Report) -> Vec<String> {
     recorder.answer(&report, viewer, Snapshot::blank(), Extras::default()).unwrap_or_else(|refusal| refusal)

@@ -11,7 +11,7 @@ use remps_proto::admin::{Form, Output};
 use std::time::SystemTime;
 use tokio::task::JoinHandle;
 
-const OWNER: Viewer = Viewer { uid: 0, privileged: true };
+const OWNER: Viewer = Viewer { uid: 0, privileged: true, within: None };
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct CommandLine {

@@ -17,6 +17,7 @@ fn verdict(number: u64, named: bool, isolated: bool, victims: u32) -> Verdict {
         server: 519,
         epoch: ServerEpoch(1),
         domain: "user 1000".to_owned(),
+        within: None,
         culprit: named.then(|| Suspect {
             process: ProcessKey { pid: 42, start_time: 7 },
             uid: 1000,
