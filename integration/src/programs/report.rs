@@ -1,4 +1,4 @@
-//! Lines of JSON on standard output, each with the pid, the time since the program began and the time of day.
+//! Lines of JSON on standard output, each with the pid and the time since the program began.
 
 use super::gpu::GpuError;
 use serde_json::{Map, Value, json};
@@ -25,13 +25,12 @@ impl Report {
         self.start
     }
 
-    /// Writes a line: the event, the pid, `t_ms`, `at_us` and these fields, an object.
+    /// Writes a line: the event, the pid, `t_ms` and these fields, an object.
     pub fn say(self, event: &str, fields: Value) {
         let mut line = Map::new();
         line.insert("event".into(), json!(event));
         line.insert("pid".into(), json!(std::process::id()));
         line.insert("t_ms".into(), json!(milliseconds(self.start.elapsed())));
-        line.insert("at_us".into(), json!(time_of_day_us()));
         if let Value::Object(fields) = fields {
             line.extend(fields);
         }
@@ -49,7 +48,9 @@ impl Report {
                 ExitCode::SUCCESS
             }
             Err(error) => {
-                let mut fields = json!({ "call": error.call, "code": error.code, "name": error.name });
+                let mut fields = json!({
+                    "call": error.call, "code": error.code, "name": error.name, "at_us": time_of_day_us(),
+                });
                 if let (Value::Object(fields), Value::Object(counted)) = (&mut fields, counted) {
                     fields.extend(counted);
                 }
