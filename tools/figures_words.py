@@ -41,7 +41,8 @@ SUITES = {
         "Recovery by a spare copy",
         "`integration/gpu/run --suite spare`: programs under the preload library go on after a neighbour's faults, with a "
         "second copy of the driver that stands by in them, or with one that is made then (`cold`), and compare every "
-        "byte. Times are from the error's being noticed until the program's calls go on.",
+        "byte. Times are from the error's being noticed until the program's calls go on. Of `one_fault` a picture is drawn "
+        "beside the report.",
     ),
     "programs": (
         "Other people's programs",

@@ -58,6 +58,7 @@ struct mps_shim_recovery {
     uint64_t switch_us[9];
     uint32_t calls;           /* of the spare copy's functions in them */
     uint32_t reserved;
+    uint64_t at_us;           /* when the error was noticed: microseconds since 1970; total_us is from then on */
 };
 
 /* Writes what is known, `size` bytes of it at most, and returns the number of recoveries. */

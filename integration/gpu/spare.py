@@ -7,6 +7,7 @@ times are the library's: from the error's being noticed until the gate opens.
 
 import itertools
 import subprocess
+import time
 
 import hangs
 import replay
@@ -114,6 +115,53 @@ def faults(ours, library, way, victims, kinds):
     return {"recovered, bit-exact": f"{len(total)} of {len(total)}", "error to gate, ms": {**spread(total), "p99": percentile(total, 0.99)}, **by_kind, **steps}
 
 
+def one_side(daemon, program, kind):
+    """One fault beside this program: when the culprit's kernel was launched, and what the program has written of it."""
+    program.wait("ready", 120)
+    program.read(0.01)
+    # The program is at work, and not on its way to its first tick.
+    program.wait("beat", 30)
+    culprit = daemon.client("mps-aggressor", kind)
+    launched = culprit.wait("launched", 60)
+    culprit.process.wait(30)
+    end = time.monotonic() + 60
+    while program.process.poll() is None and time.monotonic() < end:
+        program.read(0.05)
+    while program.read(0.05):
+        pass
+    return launched["at_us"]
+
+
+def one_fault(ours, theirs, library, kind="oob"):
+    """One fault beside one program that runs one short kernel after the other: with a spare copy, without one, and with the
+    vendor's daemon, where there is one. Times of day in microseconds, as the programs and the library have written them.
+    """
+    found = {"fault": kind}
+    arguments = ["--recoveries", "1", "--seconds", "90", "--light", "--ticking", *replay.BELONGINGS["all"]]
+    for way, name in (("spare", "with a spare copy"), (COLD, "without one")):
+        with configured(ours, NO_QUARANTINE) as daemon:
+            program = Victim(daemon, library, way, arguments)
+            program.wait("ready", 120)
+            if way != COLD:
+                have_spares(daemon, [program], 0)
+            launched = one_side(daemon, program, kind)
+            (recovery,) = replay.checked(program.lines, program.errors.read_text(), 1)
+            if way != COLD and recovery["way"] != BY_THE_SPARE:
+                raise Failed(f"not by the spare copy: {recovery}")
+            line = program.find("recovered")
+            times = {"launched_at_us": launched, "error_at_us": recovery["at_us"], "good_at_us": line["good_at_us"]}
+            found[name] = {**times, "told": line["told"] or 0, "recovery": recovery}
+    if theirs:
+        with theirs.daemon() as daemon:
+            program = daemon.client("mps-replay-probe", *arguments)
+            launched = one_side(daemon, program, kind)
+            line = program.find("error")
+            if not line:
+                raise Failed(f"the vendor's client goes on: {program.lines[-2:]}")
+            found["with the vendor's daemon"] = {"launched_at_us": launched, "error_at_us": line["at_us"], "told": line["code"]}
+    return found
+
+
 def used_mib():
     query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
     return int(subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0])
@@ -168,9 +216,9 @@ def stacks(ours, library):
     return {name: "right" for name in SCENES}
 
 
-def works(ours, library, count):
+def works(ours, theirs, library, count):
     """The suite: so many faults `oob` and `trap`, half as many beside several victims, and one `misaligned` for each way and
-    number of victims; stacks, and memory. With --quick it is two of them, some two minutes; 34 else.
+    number of victims; one fault as it was, of which a picture is drawn; stacks, and memory. With --quick it is two of them, some two minutes; 34 else.
     """
     works = {}
     for victims in VICTIMS:
@@ -178,6 +226,7 @@ def works(ours, library, count):
             # After a misaligned access the server may deny a fault: then the next culprit would be on another one.
             few = ["oob", "trap"] * (count if victims == 1 else max(1, count // 2)) + ["misaligned"]
             works[f"faults {name}, {victims} victims"] = lambda way=way, victims=victims, few=few: faults(ours, library, way, victims, few)
+    works["one_fault"] = lambda: one_fault(ours, theirs, library)
     works["stacks"] = lambda: stacks(ours, library)
     works["memory"] = lambda: memory(ours, library)
     return works

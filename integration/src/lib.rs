@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod demo;
+pub mod fault_picture;
 pub mod lab;
 pub mod nvml;
 pub mod programs;

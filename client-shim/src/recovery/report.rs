@@ -5,7 +5,7 @@
 use std::{
     ptr,
     sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use remps_proto::shim;
@@ -66,6 +66,8 @@ pub(super) struct Recovery {
     /// Calls of a spare copy's functions meanwhile, until it led.
     pub(super) calls: u32,
     pub(super) reserved: u32,
+    /// The time of day at which the error was noticed, in microseconds.
+    pub(super) at: u64,
 }
 
 /// In which way the last recovery was made.
@@ -157,6 +159,7 @@ impl Recovery {
             switch: [0; SWITCH.len()],
             calls: 0,
             reserved: 0,
+            at: 0,
         }
     }
 
@@ -192,9 +195,15 @@ pub(super) fn microseconds(time: Duration) -> u64 {
 }
 
 impl Clock {
-    pub(super) fn begin() -> Self {
+    pub(super) fn begin(recovery: &mut Recovery) -> Self {
         let begin = Instant::now();
+        recovery.at = microseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
         Self { begin, last: begin }
+    }
+
+    /// The gate opens.
+    pub(super) fn stopped(&self, recovery: &mut Recovery) {
+        recovery.total = microseconds(self.begin.elapsed());
     }
 
     /// A step has ended.
@@ -289,7 +298,9 @@ mod tests {
                 + 4 * 2
                 + 8 * SWITCH.len()
                 + 4 * 2
+                + 8
         );
+        assert!(header.contains("uint32_t reserved;\n    uint64_t at_us;"), "fields are added at the end alone");
         let mut recovery = Recovery::none();
         recovery.set_reason(&"x".repeat(1000));
         assert_eq!(recovery.reason[REASON - 2..], *b"x\0");

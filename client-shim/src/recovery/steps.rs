@@ -210,7 +210,7 @@ fn tell(recovery: &Recovery, anew: &BTreeMap<usize, String>) {
 fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, String>), Refusal> {
     let (count, refused, begun) = (report::get().count + 1, report::get().refused, begun as u32);
     let mut recovery = Recovery { count, refused, error: error.0, begun, ..Recovery::none() };
-    let mut clock = Clock::begin();
+    let mut clock = Clock::begin(&mut recovery);
     obstacles(Memory::survey().1)?;
     recovery.part = news::part().0;
     if settings::is_sparing_culprits() && announced::is_own_fault(error.0, recovery.part) {
@@ -288,6 +288,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     library::lives(recovery.count);
     gate::changed();
     news::forget();
+    clock.stopped(&mut recovery);
     report::set(recovery);
     reached("generation-known");
     drop((closed, former));

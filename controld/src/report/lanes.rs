@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 /// Measures in the picture's own units.
 const WIDTH: f64 = 800.0;
-const LEFT: f64 = 112.0;
+const LEFT: f64 = 124.0;
 const RIGHT: f64 = 24.0;
 /// The edge of all words.
 const MARGIN: f64 = 10.0;

@@ -1,7 +1,7 @@
 //! `mps-replay-probe`: a program that is recovered in place again and again, and that checks everything it has.
 //!
 //! ```text
-//! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail] [--threads N] [--library] [--variable]
+//! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle|--ticking] [--tail] [--threads N] [--library] [--variable]
 //!                  [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--strange-graph] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--until-stdin-closes]
 //!                  [--maps FOLDER] [--scene NAME]
 //! ```
@@ -12,8 +12,9 @@
 //! - `--faults oob,trap`: after a first round it does wrong itself, once for each kind, and goes on: a line `fault` says
 //!   what the call answered that found out, and what came after.
 //! - `--recoveries N`: it does rounds until it was recovered so often from the faults of others, for `--seconds` at most
-//!   (30 else); a line `recovered` each, and a line `beat` each second that it waits for one. Between rounds it is idle; with `--busy` it always has work on its way, and with
-//!   `--idle` it makes no call at all until it was recovered. With `--tail` it first gives a stream a kernel that takes
+//!   (30 else); a line `recovered` each, with the time of day
+//!   (`good_at_us`) at which the first kernel that was launched after it was done, and a line `beat` each second that it waits for one. Between rounds it is idle; with `--busy` it always has work on its way, and with
+//!   `--idle` it makes no call at all until it was recovered, and with `--ticking` it runs one short kernel after the other. With `--tail` it first gives a stream a kernel that takes
 //!   a while, a set, a copy of what was set, and a kernel that counts up, says `tail`, and compares afterwards.
 //! - `--enumerated` launches a kernel of a library and a function of a module that it has got in lists.
 //! - `--settings` sets flags, limits and attributes of its context and streams.
@@ -54,7 +55,7 @@ mod worker;
 mod workload;
 
 use super::gpu::{Argument, GpuError, initialise};
-use super::report::{Report, milliseconds};
+use super::report::{Report, milliseconds, time_of_day_us};
 use last::Recovery;
 use options::{Options, USAGE};
 use serde_json::{Value, json};
@@ -268,7 +269,7 @@ impl<'a> Probe<'a> {
     fn wait_for_a_recovery(&mut self, deadline: Instant) -> Result<Option<u32>, GpuError> {
         let before = count();
         self.observe(&format!("{before}-before"));
-        let mut told = None;
+        let (mut told, mut good_at) = (None, 0);
         if self.options.has_tail {
             self.workload.leave_a_tail()?;
             self.report.say("tail", json!({}));
@@ -289,6 +290,7 @@ impl<'a> Probe<'a> {
                 }
                 self.check_told(&error);
                 told = Some(error.code);
+                good_at = self.good_kernel()?;
                 self.workload.begin_anew()?;
             }
         }
@@ -307,6 +309,7 @@ impl<'a> Probe<'a> {
                 self.check_told(error);
             }
             told = heard.as_ref().err().map(|error| error.code);
+            good_at = self.good_kernel()?;
             if heard.is_err() || self.options.has_tail {
                 self.workload.begin_anew()?;
             }
@@ -327,7 +330,7 @@ impl<'a> Probe<'a> {
         self.report.say(
             "recovered",
             json!({
-                "told": told, "is_told_right": is_told_right, "is_intact": self.is_intact,
+                "told": told, "good_at_us": good_at, "is_told_right": is_told_right, "is_intact": self.is_intact,
                 "bytes": self.workload.bytes(), "resources": self.options.is_counting.then(observed::resources),
                 "recovery": recovery.map(|last| last.describe()),
             }),
@@ -343,6 +346,12 @@ impl<'a> Probe<'a> {
         }
     }
 
+    /// The time of day at which a kernel was done that was launched now.
+    fn good_kernel(&self) -> Result<u64, GpuError> {
+        self.workload.tick()?;
+        Ok(time_of_day_us())
+    }
+
     fn step(&mut self) -> Result<(), GpuError> {
         if self.options.is_idle {
             std::thread::park_timeout(BETWEEN_ROUNDS);
@@ -350,6 +359,9 @@ impl<'a> Probe<'a> {
         }
         if self.options.is_busy {
             return self.workload.keep_busy();
+        }
+        if self.options.is_ticking {
+            return self.workload.tick();
         }
         self.workload.round()?;
         std::thread::park_timeout(BETWEEN_ROUNDS);

@@ -4,7 +4,7 @@ use super::gpu::GpuError;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The report of one program.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +48,9 @@ impl Report {
                 ExitCode::SUCCESS
             }
             Err(error) => {
-                let mut fields = json!({ "call": error.call, "code": error.code, "name": error.name });
+                let mut fields = json!({
+                    "call": error.call, "code": error.code, "name": error.name, "at_us": time_of_day_us(),
+                });
                 if let (Value::Object(fields), Value::Object(counted)) = (&mut fields, counted) {
                     fields.extend(counted);
                 }
@@ -57,6 +59,13 @@ impl Report {
             }
         }
     }
+}
+
+/// Microseconds since 1970, by which lines of several programs are compared.
+#[must_use]
+pub fn time_of_day_us() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Milliseconds with the microseconds behind the point.

@@ -8,6 +8,7 @@ mod defaults;
 mod gpu;
 mod ipc;
 mod memory;
+mod one_fault;
 mod private;
 mod python_state;
 mod recoveries;

@@ -39,6 +39,7 @@ pub(super) struct Recovery {
     switch_us: [u64; SWITCH.len()],
     calls: u32,
     reserved: u32,
+    at_us: u64,
 }
 
 /// What it says; `None` if it is not preloaded.
@@ -121,7 +122,7 @@ impl Recovery {
             "not_unmapped": self.not_unmapped, "tries": self.tries, "was_prepared": self.was_prepared,
             "reason": String::from_utf8_lossy(&self.reason[..end]), "begun_by": self.begun_by, "part": self.part,
             "lost_work": self.lost_work, "way": self.way, "behind": self.behind, "switch_us": switch,
-            "calls": self.calls, "in_doubt": count_in_doubt(),
+            "calls": self.calls, "at_us": self.at_us, "in_doubt": count_in_doubt(),
         })
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 const SECONDS: u64 = 30;
 
 /// What it says where it does not understand.
-pub(super) const USAGE: &str = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail] [--threads N] [--library] \
+pub(super) const USAGE: &str = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle|--ticking] [--tail] [--threads N] [--library] \
                     [--variable] [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--strange-graph] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--until-stdin-closes] \
                     [--resources] [--maps FOLDER] [--scene NAME]";
 /// All of them.
@@ -19,6 +19,7 @@ pub(super) struct Options {
     pub(super) patience: Duration,
     pub(super) is_busy: bool,
     pub(super) is_idle: bool,
+    pub(super) is_ticking: bool,
     pub(super) has_tail: bool,
     pub(super) scene: Option<String>,
     pub(super) threads: usize,
@@ -49,6 +50,7 @@ impl Options {
             patience: Duration::from_secs(SECONDS),
             is_busy: false,
             is_idle: false,
+            is_ticking: false,
             has_tail: false,
             scene: None,
             threads: 2,
@@ -77,6 +79,7 @@ impl Options {
                 "--seconds" => options.patience = Duration::from_secs(arguments.next()?.parse().ok()?),
                 "--busy" => options.is_busy = true,
                 "--idle" => options.is_idle = true,
+                "--ticking" => options.is_ticking = true,
                 "--scene" => options.scene = Some(arguments.next()?),
                 "--tail" => options.has_tail = true,
                 "--threads" => options.threads = arguments.next()?.parse().ok()?,

@@ -37,6 +37,8 @@ const TAIL: u32 = 0x7a11;
 /// How long the kernels of a busy program take, in nanoseconds, and how many are on their way.
 const BUSY: u64 = 200_000;
 const ON_THEIR_WAY: usize = 8;
+/// Nanoseconds of a kernel that shows that kernels run.
+const TICK: u64 = 1_000;
 
 /// Whether every word has this value.
 pub(super) fn words_are(words: &[u32], value: u32) -> bool {
@@ -261,6 +263,12 @@ impl Workload {
             self.gpu.launch_in(self.streams[1], self.spin, 1, &[Argument::U64(BUSY)])?;
         }
         self.count_up(self.streams[0])?;
+        synchronize(self.streams[0])
+    }
+
+    /// One short kernel, which is done when this returns.
+    pub(super) fn tick(&self) -> Result<(), GpuError> {
+        self.gpu.launch_in(self.streams[0], self.spin, 1, &[Argument::U64(TICK)])?;
         synchronize(self.streams[0])
     }
 
