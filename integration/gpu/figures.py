@@ -15,6 +15,11 @@ def spread(values):
     return {"n": len(values), "min": min(values), "median": statistics.median(values), "max": max(values)}
 
 
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
 def median_interval(values, confidence=0.95):
     """An interval that has the median in it with this confidence at least, whatever the values are distributed like: by
     the ranks, since each value is below the median with one half; `None` where there are too few values."""

@@ -13,7 +13,7 @@ import hangs
 import replay
 from bench import Client, Failed, until
 from faults import NO_QUARANTINE, configured
-from figures import spread
+from figures import percentile, spread
 
 PROGRAMS = ["mps-replay-probe", "mps-aggressor"]
 STANDS = "a spare copy of the driver stands"
@@ -48,11 +48,6 @@ class Victim(Client):
         if self.process.poll() is not None or self.find("error"):
             raise Failed(f"a victim has ended: {self.lines[-2:]}; {self.errors.read_text()[-600:]}")
         return sum(line["event"] == "recovered" for line in self.lines)
-
-
-def percentile(values, share):
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def have_spares(daemon, programs, done):

@@ -1,7 +1,7 @@
 """State that outlives its program, on a real GPU: relaunch and standby, every byte compared, and what it costs.
 
 A program `mps-heir` under the preloaded library has memory in the vault and commits; it comes to harm; its successor, started
-again by `run` or waiting as a standby in a domain of its own, adopts the memory at the same addresses, runs a kernel and
+again by `run` or waiting under `run --standby` in a domain of its own, adopts the memory at the same addresses, runs a kernel and
 compares every byte. Times are from the fault (the moment in which its kernel was launched, or the signal) to the end of
 the successor's first kernel.
 """
@@ -14,7 +14,7 @@ import time
 
 from bench import Client, Failed, until
 from faults import NO_QUARANTINE, configured
-from figures import spread
+from figures import percentile, spread
 
 PROGRAMS = ["mps-heir", "mps-aggressor"]
 # A kernel that does wrong, and the bystander of one.
@@ -27,12 +27,13 @@ RANGES = [("weights", 64 * MEBIBYTE, 3), ("cache", 5 * MEBIBYTE + 12, 5), ("smal
 class Heir(Client):
     """`mps-heir`, told what to do by lines."""
 
-    def __init__(self, daemon, library, name, wrapper=False, more=None):
+    def __init__(self, daemon, library, name, wrapper=False, more=None, is_standby=False):
         variables = {} if wrapper else {"LD_PRELOAD": str(library), "MPS_SHIM_KEEP": "memory", "MPS_SHIM_NAME": name}
         self.environment = {**daemon.environment, **variables, **(more or {})}
         program = [str(daemon.subject.root / "mps-heir")]
         if wrapper:
-            program = [daemon.subject.control, "run", "--name", name, "--library", str(library), "--", *program]
+            standby = ["--standby"] if is_standby else []
+            program = [daemon.subject.control, "run", "--name", name, *standby, "--library", str(library), "--", *program]
         super().__init__(self, program)
         self.taken = 0
         daemon.clients.append(self)
@@ -99,7 +100,8 @@ def harm(daemon, heir, way):
 
 def summary(rows):
     """Spreads of what each repetition has measured."""
-    return {name: spread([row[name] for row in rows]) for name in rows[0]}
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return {name: {**spread(values), "p99": percentile(values, 0.99)} for name, values in columns.items()}
 
 
 def relaunch(ours, library, way, times):
@@ -138,7 +140,7 @@ def relaunch(ours, library, way, times):
 
 
 def standby(ours, library, way, times):
-    """A standby with a context in another domain is activated, adopts, and runs a kernel."""
+    """A standby under `run --standby`, with a context in another domain, is activated, adopts, and runs a kernel."""
     rows, rests = [], set()
     with configured(ours, BY_LABEL) as daemon:
         for generation in range(1, times + 1):
@@ -146,7 +148,8 @@ def standby(ours, library, way, times):
             primary = Heir(daemon, library, name)
             primary.next("ready")
             primary.fill(generation)
-            other = Heir(daemon, library, name, more={"MPS_SHIM_STANDBY": "1", "MPS_DOMAIN": "standby"})
+            # One domain for all of them, or each would have a server of its own.
+            other = Heir(daemon, library, name, wrapper=True, more={"MPS_DOMAIN": "standby"}, is_standby=True)
             other.next("ready")
             other.does("kernel", "worked")
             told = other.tell("wait 60000")
@@ -156,6 +159,7 @@ def standby(ours, library, way, times):
             rests.add(recovery["rest"])
             rows.append({
                 "fault to first kernel, ms": after(adopted, told, began),
+                "wait for the predecessor's rest, ms": recovery["wait_us"] / 1000,
                 "mapping, ms": recovery["map_us"] / 1000,
             })
             for heir in (other, primary):
@@ -214,15 +218,15 @@ def remap(ours, sizes):
 
 
 def works(ours, library, quick):
-    """The suite; about 75 s, or 35 with --quick."""
+    """The suite; about three minutes, or 35 s with --quick. Standbys are activated 20 times after `kill -9` and `oob`."""
     times, fewer = (3, 1) if quick else (10, 3)
     repeated = {way: times if way in FAULTS else fewer for way in ["kill", *FAULTS, "neighbours oob", "neighbours trap"]}
     works = {}
     for way, count in repeated.items():
         work = lambda way=way, count=count: relaunch(ours, library, way, count)  # noqa: E731
         works[f"relaunch after {way}"] = work
-    for way in ("kill", *FAULTS):
-        works[f"standby after {way}"] = lambda way=way: standby(ours, library, way, fewer if way == "kill" else times)
+    for way, count in {"kill": 3 if quick else 20, "oob": 3 if quick else 20, "trap": times}.items():
+        works[f"standby after {way}"] = lambda way=way, count=count: standby(ours, library, way, count)
     works["memory_cost"] = lambda: memory_cost(ours, library)
     sizes = [(16, 2), (64, 32), (64, 256), (64, 1024)]
     works["remap"] = lambda: remap(ours, sizes)
