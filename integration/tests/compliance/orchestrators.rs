@@ -2,7 +2,8 @@
 //!
 //! - NVIDIA/k8s-device-plugin at 1b826acc, `cmd/mps-control-daemon/mps/daemon.go`: `Start` (92–148), `AssertHealthy` (204),
 //!   `EchoPipeToControl` (210–235), `Stop` (161–185);
-//! - NVIDIA/k8s-dra-driver-gpu at 22407113, `templates/mps-control-daemon.tmpl.yaml`: lines 30–57 of a claim's pod.
+//! - NVIDIA/k8s-dra-driver-gpu at 22407113, `templates/mps-control-daemon.tmpl.yaml`: lines 30–57 of a claim's pod;
+//! - kubernetes-sigs/dra-driver-nvidia-gpu at 9ece3c90, the same file: lines 34–65, which know a driver's root without a shell.
 //!
 //! Nothing of theirs is repeated but the calls.
 
@@ -100,5 +101,59 @@ fn ct_29_a_claim_of_the_dra_driver_comes_up_by_its_shell() {
             // Release 535 forgets the limit of a GPU that it has not seen; ours has it for the server that will.
             assert_eq!(lab.ask(&format!("get_default_device_pinned_mem_limit {GPU}\n")), "10G\n", "{subject}");
         }
+    });
+}
+
+#[test]
+fn ct_29_a_claim_comes_up_by_the_pods_shell_where_the_drivers_root_has_none() {
+    const GPU: &str = "GPU-3d6da830-3ec1-ba21-50e0-3be12cfc8eca";
+    for_each(subjects(), |subject| {
+        let lab = Lab::new(subject);
+        // As on a node of Google's: the programs are there, and the two folders are mounted below it.
+        let driver = lab.dir().join("driver-root");
+        let (pipe, log) = (driver.join("tmp/nvidia-mps"), driver.join("var/log/nvidia-mps"));
+        for folder in [&driver.join("usr"), &pipe, &log] {
+            fs::create_dir_all(folder).expect("the bench's folder is ours");
+        }
+        fs::rename(root(&lab, subject), driver.join("usr/bin")).expect("both are of one file system");
+        let script = format!(
+            "set -e\nrm -f {log}/startup.log\n\
+             if [ -x {driver}/bin/sh ] || [ -x {driver}/usr/bin/sh ]; then exit 99; fi\n\
+             export PATH=\"{driver}/usr/bin:{driver}/bin:{driver}/usr/local/bin:$PATH\"\n\
+             export LD_LIBRARY_PATH=\"{driver}/lib64:{driver}/lib:{driver}/usr/lib64:{driver}/usr/lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\"\n\
+             export CUDA_MPS_PIPE_DIRECTORY={pipe}\nexport CUDA_MPS_LOG_DIRECTORY={log}\n\
+             RUN=\"sh -c\"\n\
+             $RUN \"nvidia-cuda-mps-control -d\"\n\
+             $RUN \"echo set_default_active_thread_percentage 50 | nvidia-cuda-mps-control\"\n\
+             $RUN \"echo set_default_device_pinned_mem_limit {GPU} 10240M | nvidia-cuda-mps-control\"\n\
+             echo \"startup complete\" > {log}/startup.log\n\
+             tail -n +1 {log}/control.log\n",
+            driver = driver.display(),
+            pipe = pipe.display(),
+            log = log.display(),
+        );
+        let mut pod = Command::new("sh");
+        pod.args(["-c", &script]).env_clear().env("PATH", "/usr/bin:/bin").env("CUDA_VISIBLE_DEVICES", GPU);
+        let done = run(&mut pod, b"", LIMIT).unwrap_or_else(|error| panic!("{subject}: {error}"));
+        assert_eq!(done.code, Some(0), "{subject}: {done:?}");
+        assert!(done.stdout_text().starts_with("50.0\n"), "{subject}: {}", done.stdout_text());
+        // The startup probe reads it.
+        assert_eq!(
+            fs::read_to_string(log.join("startup.log")).expect("it is there"),
+            "startup complete\n",
+            "{subject}"
+        );
+        watch::wait_for(lab.dir(), &log, LIMIT, "the log", || log.join("control.log").exists());
+        // A client of the claim has the folder elsewhere, and nothing else.
+        let asks = |line: &str| {
+            let mut command = Command::new(&subject.control);
+            command.env_clear().env("CUDA_MPS_PIPE_DIRECTORY", &pipe).env("CUDA_MPS_LOG_DIRECTORY", &log);
+            lab.finish(&mut command, line.as_bytes()).stdout_text()
+        };
+        assert_eq!(asks("get_default_active_thread_percentage\n"), "50.0\n", "{subject}");
+        if subject.ours {
+            assert_eq!(asks(&format!("get_default_device_pinned_mem_limit {GPU}\n")), "10G\n", "{subject}");
+        }
+        assert_eq!(asks("quit\n"), "", "{subject}");
     });
 }
