@@ -44,6 +44,12 @@ SUITES = {
         "byte. Times are from the error's being noticed until the program's calls go on. Of `one_fault` a picture is drawn "
         "beside the report.",
     ),
+    "eager": (
+        "A trap beside programs with spare copies",
+        "`integration/gpu/run --suite eager`: from a culprit's launch of a trap to the end of each bystander's next good "
+        "kernel, where the daemon ends the spoilt server at once (`when-spared`), where it does not (`never`), and with "
+        "the vendor's daemon, under which the bystanders end and are started again.",
+    ),
     "programs": (
         "Other people's programs",
         "`integration/gpu/run --suite programs`: what programs under the preload library see of faults of their own, "
@@ -284,4 +290,9 @@ LABELS = {
         "unaware": ("faults that PyTorch did not notice", ""),
         "same before": ("the answer before the first fault is right", ""),
     },
+}
+
+# Figures that are drawn beside their report, and what the picture shows.
+PICTURES = {
+    "one_fault": "one fault with a spare copy, without one, and with the vendor's daemon",
 }
