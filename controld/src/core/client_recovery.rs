@@ -123,7 +123,7 @@ mod tests {
         steps_us.extend([3, 4]);
         let said = Recovered { number: 2, way: Way(9), error: 700, total_us: 1_600, steps_us, switch_us: vec![7] };
         let json = serde_json::to_string(&ClientRecovery::of(&said)).unwrap();
-        let wanted = r#"{"number":2,"way":"other","error":700,"total_ms":1.6,"steps_ms":{"wait":1.5,"objects":0.02,"other":0.007},"switch_ms":{"alive":0.007}}"#;
+        let wanted = r#"{"number":2,"way":"other","error":700,"total_ms":1.6,"steps_ms":{"wait":1.5,"objects":0.02,"other":0.007},"switch_ms":{"held":0.007}}"#;
         assert_eq!(json, wanted);
     }
 }

@@ -198,7 +198,13 @@ impl World {
         assert!(last.is_none_or(is_new), "nothing is said twice: {verdict:?}");
         if let Some(server) = self.servers.get(&verdict.epoch) {
             // Who was taken back on the way there and went elsewhere is told of as what he was before.
-            let is_here = |pid: &u32| self.homes.get(pid) == Some(&verdict.epoch) && self.accepted.contains_key(pid);
+            // Nor is one here that has not been let in yet: what it had accepted was on another server.
+            let is_on_its_way = |pid: &u32| {
+                let mut fresh = self.fresh.iter().filter_map(|connection| self.dispatched.get(connection));
+                fresh.any(|(peer, server)| peer.pid == *pid && *server == verdict.epoch)
+            };
+            let is_at_home = |pid: &u32| self.homes.get(pid) == Some(&verdict.epoch) && self.accepted.contains_key(pid);
+            let is_here = |pid: &u32| is_at_home(pid) && !is_on_its_way(pid);
             let is_client = |pid: &u32| server.clients.contains(pid) && is_here(pid);
             let is_unharmed = |pid: &&u32| is_client(pid) && self.is_left_alone(verdict.epoch, **pid);
             let unharmed = verdict.victims.iter().find(is_unharmed);
