@@ -72,7 +72,7 @@ pub mod patience {
 pub mod report {
     /// What happened when, in lanes.
     pub mod lanes {
-        pub use crate::report::lanes::{Chart, Lane, Mark, Tone};
+        pub use crate::report::lanes::{Chart, Lane, Mark, Tone, escaped};
     }
 }
 

@@ -15,7 +15,12 @@ PROGRAMS = ["mps-bystander", "mps-aggressor", "mps-first-alloc"]
 
 
 class Failed(Exception):
-    """A check did not hold; the text says what was seen."""
+    """A check did not hold; the text says what was seen, and `result` what was found all the same."""
+
+    def __init__(self, text, result=None):
+        super().__init__(text)
+        if result is not None:
+            self.result = result
 
 
 def until(fact, seconds, what):

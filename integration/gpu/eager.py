@@ -8,11 +8,10 @@ has a spare copy, too, or would keep the server as it is until it has ended. The
 import random
 import time
 
-import replay
-from bench import Client, Failed, until
+from bench import Failed, until
 from faults import NO_QUARANTINE, configured, journal, last_seq, microseconds
-from figures import spread
-from spare import STANDS, percentile
+from figures import spread_to_p99
+from spare import STANDS, Victim
 
 # Values of `end_tainted`, and the vendor's daemon.
 EAGER, NEVER, VENDOR = "when-spared", "never", "vendor"
@@ -27,16 +26,8 @@ MOST_FAILURES = 100_000_000
 WINDOW_S = 20
 
 
-class Program(Client):
-    """A program under the library, with what that says on standard error."""
-
-    def __init__(self, daemon, library, program, *arguments):
-        own = {"MPS_SHIM_REPLAY": "spare", "MPS_SHIM_LOG": "1"}
-        self.environment = {**daemon.environment, **replay.environment(library, daemon.pipe), **own}
-        self.errors = daemon.folder / f"errors{len(daemon.clients)}"
-        command = ["sh", "-c", f'exec "$0" "$@" 2>{self.errors}', str(daemon.subject.root / program)]
-        super().__init__(self, [*command, *arguments])
-        daemon.clients.append(self)
+class Program(Victim):
+    """A program with a spare copy, as far as it says."""
 
     def has_spare(self):
         said = self.errors.read_text()
@@ -46,7 +37,7 @@ class Program(Client):
 def bystander(daemon, library):
     """One that goes on after errors."""
     steps = ("--until-stdin-closes", "--every-ms", "100", "--go-on", str(MOST_FAILURES))
-    program = Program(daemon, library, "mps-bystander", *steps)
+    program = Program(daemon, library, "spare", steps, "mps-bystander")
     program.wait("ready", 120)
     return program
 
@@ -79,7 +70,7 @@ def once(daemon, library, kind, programs):
     until(lambda: all(program.has_spare() for program in programs), 60, "spare copies")
     until(lambda: ready_spares(daemon) >= len(programs), 20, "ready copies, as the daemon knows")
     seq = last_seq(daemon)
-    culprit = Program(daemon, library, "mps-aggressor", kind, "--after-ms", str(WARM_UP_MS))
+    culprit = Program(daemon, library, "spare", [kind, "--after-ms", str(WARM_UP_MS)], "mps-aggressor")
     launched = culprit.wait("launched", 120)
     had_spare = culprit.has_spare()
     at, deadline = launched["at_us"], time.monotonic() + WINDOW_S
@@ -111,10 +102,9 @@ def vendors(daemon, kind, programs):
     start = lambda: daemon.client("mps-bystander", "--until-stdin-closes", "--every-ms", "100")  # noqa: E731
     culprit = daemon.client("mps-aggressor", kind, "--after-ms", "300")
     launched = culprit.wait("launched", 120)
-    times, deadline = {}, time.monotonic() + 60
-    while len(times) < len(programs):
-        if time.monotonic() > deadline:
-            raise Failed(f"{len(programs) - len(times)} programs were not served again")
+    times = {}
+
+    def are_served():
         for index, program in enumerate(programs):
             ready = program.find("ready")
             if index not in times and ready and ready["at_us"] > launched["at_us"]:
@@ -122,7 +112,9 @@ def vendors(daemon, kind, programs):
             elif index not in times and program.process.poll() is not None:
                 daemon.clients.remove(program)
                 programs[index] = start()
-        time.sleep(0.001)
+        return len(times) == len(programs)
+
+    until(are_served, 60, "service for all that were started again")
     culprit.process.wait(30)
     daemon.clients.remove(culprit)
     return {"times": [times[index] for index in range(len(programs))]}
@@ -134,15 +126,15 @@ def told(rows):
     unseen = sum(one is None for row in rows for one in row["times"])
     result = {"faults": len(rows)}
     if times:
-        result["launch to the next good kernel, ms"] = {**spread(times), "p99": percentile(times, 0.99)}
+        result["launch to the next good kernel, ms"] = spread_to_p99(times)
         last = [max(one for one in row["times"] if one is not None) for row in rows if any(row["times"])]
-        result["the last of each fault, ms"] = {**spread(last), "p99": percentile(last, 0.99)}
+        result["the last of each fault, ms"] = spread_to_p99(last)
     if unseen:
         result["had no step in the fault's way"] = unseen
     for name in ("tainted", "ended early", "reaped"):
         values = [row[name] for row in rows if row.get(name) is not None]
         if values:
-            result[f"launch to the server being {name}, ms"] = {**spread(values), "p99": percentile(values, 0.99)}
+            result[f"launch to the server being {name}, ms"] = spread_to_p99(values)
     if "had_spare" in rows[0]:
         result["server ended early"] = f"{sum(row['ended early'] is not None for row in rows)} of {len(rows)}"
         result["culprit had a spare copy"] = f"{sum(row['had_spare'] for row in rows)} of {len(rows)}"

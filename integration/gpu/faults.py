@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from bench import AS_USER, Failed, until
-from figures import spread
+from figures import spread, spread_to_p99
 
 CROWD = 8
 KINDS = ["oob", "trap", "misaligned", "assert"]
@@ -192,11 +192,6 @@ def share(rows, key):
     return f"{sum(bool(row.get(key)) for row in rows)} of {len(rows)}"
 
 
-def percentile(values, part):
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
-
-
 def summary(rows, is_ours):
     allocated = [row["newcomer"]["ms"] for row in rows if row["newcomer"]["ms"] is not None]
     codes = [row["newcomer"]["code"] for row in rows if row["newcomer"]["code"] is not None]
@@ -218,7 +213,7 @@ def summary(rows, is_ours):
         result["without any verdict"] = sum(not row["confidence"] for row in rows)
         delays = [row["verdict_ms"] for row in rows if "verdict_ms" in row]
         if delays:
-            result["launch to verdict, ms"] = {**spread(delays), "p99": percentile(delays, 0.99)}
+            result["launch to verdict, ms"] = spread_to_p99(delays)
             result["confidence"] = sorted({word for row in rows for word in row["confidence"]})
     return result
 
@@ -324,7 +319,7 @@ def told(ours, library, kind, times=30):
         for key, text in (("own_ms", "culprit's own error"), ("verdict_ms", "first verdict"), ("named_ms", "named")):
             values = [row[key] for row in part if row[key] is not None]
             if values:
-                results[name][f"launch to {text}, ms"] = {**spread(values), "p99": percentile(values, 0.99)}
+                results[name][f"launch to {text}, ms"] = spread_to_p99(values)
     if any(row["wrong"] for row in rows):
         raise Failed(f"{kind}: an innocent client was named: {results}")
     return results

@@ -15,6 +15,10 @@ def spread(values):
     return {"n": len(values), "min": min(values), "median": statistics.median(values), "max": max(values)}
 
 
+def spread_to_p99(values):
+    return {**spread(values), "p99": percentile(values, 0.99)}
+
+
 def percentile(values, share):
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]

@@ -363,9 +363,7 @@ class Table:
     def result(self):
         rows = self.rows()
         if self.failed:
-            error = Failed("; ".join(self.failed))
-            error.result = {**rows, "failures": dict(enumerate(self.failed, 1))}
-            raise error
+            raise Failed("; ".join(self.failed), {**rows, "failures": dict(enumerate(self.failed, 1))})
         return rows
 
 

@@ -152,9 +152,7 @@ def works(ours, library, quick, folder, seconds):
                     (once if plainly == kept != NOT_TRIED else odd).append(f"{what}; alone {kept} in place of {plainly}")
         result["otherwise beside others, and the same alone"] = once
         if odd:
-            failure = Failed(f"{len(odd)} tests end otherwise")
-            failure.result = {**result, "otherwise": odd}
-            raise failure
+            raise Failed(f"{len(odd)} tests end otherwise", {**result, "otherwise": odd})
         return result
 
     return {"tests": tests}

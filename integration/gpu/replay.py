@@ -140,8 +140,8 @@ def beside(ours, library, arguments, kinds, found):
                 until(recovered, 30, f"a recovery from {kind}")
             except Failed as failed:
                 servers = daemon.servers()
-                beside = [("culprit", culprit.pid), ("daemon", daemon.process.pid), *(("server", pid) for pid in servers)]
-                where = hangs.told(probe, beside)
+                around = [("culprit", culprit.pid), ("daemon", daemon.process.pid), *(("server", pid) for pid in servers)]
+                where = hangs.told(probe, around)
                 text = f"{failed}, after {done} of {len(kinds)}; {culprit.lines[-1:]}; servers: {servers}"
                 raise Failed(f"{text}\n{where}") from failed
         probe.process.wait(60)

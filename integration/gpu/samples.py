@@ -130,9 +130,7 @@ def works(ours, library, quick, folder, seconds):
         }
         odd = [f"{name}: {what}" for name, (word, what) in seen.items() if word == "differs"]
         if odd:
-            failure = Failed(f"{len(odd)} samples differ")
-            failure.result = {**result, "differing": odd}
-            raise failure
+            raise Failed(f"{len(odd)} samples differ", {**result, "differing": odd})
         return result
 
     return {"samples": samples}

@@ -13,7 +13,7 @@ import hangs
 import replay
 from bench import Client, Failed, until
 from faults import NO_QUARANTINE, configured
-from figures import percentile, spread
+from figures import spread, spread_to_p99
 
 PROGRAMS = ["mps-replay-probe", "mps-aggressor", "mps-cost"]
 STANDS = "a spare copy of the driver stands"
@@ -102,12 +102,12 @@ def faults(ours, library, way, victims, kinds):
     if way != COLD and set(ways) != {BY_THE_SPARE}:
         raise Failed(f"by the spare copy {ways.count(BY_THE_SPARE)} of {len(ways)}")
     total = [one["total_us"] / 1000 for one in recoveries]
-    by_kind = {f"after {kind}, ms": {**spread(times), "p99": percentile(times, 0.99)} for kind, times in after.items()}
+    by_kind = {f"after {kind}, ms": spread_to_p99(times) for kind, times in after.items()}
     steps = {f"{step}, ms": spread([one["steps_us"][step] / 1000 for one in recoveries]) for step in STEPS}
     if way != COLD:
         steps |= {f"switch: {part}, ms": spread([one["switch_us"][part] / 1000 for one in recoveries]) for part in SWITCH}
         steps["calls of the spare copy"] = spread([one["calls"] for one in recoveries])
-    return {"recovered, bit-exact": f"{len(total)} of {len(total)}", "error to gate, ms": {**spread(total), "p99": percentile(total, 0.99)}, **by_kind, **steps}
+    return {"recovered, bit-exact": f"{len(total)} of {len(total)}", "error to gate, ms": spread_to_p99(total), **by_kind, **steps}
 
 
 def one_side(daemon, program, kind):

@@ -14,7 +14,7 @@ import time
 
 from bench import Client, Failed, until
 from faults import NO_QUARANTINE, configured
-from figures import percentile, spread
+from figures import spread, spread_to_p99
 
 PROGRAMS = ["mps-heir", "mps-aggressor"]
 # A kernel that does wrong, and the bystander of one.
@@ -101,7 +101,7 @@ def harm(daemon, heir, way):
 def summary(rows):
     """Spreads of what each repetition has measured."""
     columns = {name: [row[name] for row in rows] for name in rows[0]}
-    return {name: {**spread(values), "p99": percentile(values, 0.99)} for name, values in columns.items()}
+    return {name: spread_to_p99(values) for name, values in columns.items()}
 
 
 def relaunch(ours, library, way, times):

@@ -6,6 +6,7 @@
 //! page. Each moment has a line of words of its own, so that no two overlap; words for which there is no room are cut,
 //! and whole in the moment's title.
 
+use super::text::shortened;
 use std::fmt::Write as _;
 
 /// Measures in the picture's own units.
@@ -169,11 +170,7 @@ fn lines(text: &str) -> Vec<String> {
 fn cut(words: &str, room: f64) -> String {
     // Room for a few hundred letters at most, and not below none.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
-    let most = (room / LETTER).max(1.0) as usize;
-    if words.chars().count() <= most {
-        return words.to_owned();
-    }
-    words.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+    shortened(words, (room / LETTER).max(1.0) as usize)
 }
 
 struct Picture {
@@ -246,7 +243,8 @@ impl Picture {
 }
 
 /// Text as it may stand in XML. What no XML may have at all is left out.
-fn escaped(text: &str) -> String {
+#[must_use]
+pub fn escaped(text: &str) -> String {
     let allowed =
         text.chars().filter(|character| !character.is_control() && !matches!(character, '\u{fffe}' | '\u{ffff}'));
     let allowed: String = allowed.collect();

@@ -3,6 +3,7 @@
 use super::acts::{DEATH, FAULT, KILL, UPGRADE};
 use super::marks::{GOOD, HARM, lanes, mark, name};
 use super::story::{Lane, Story, What};
+use remps_controld::parts::report::lanes::escaped;
 use std::fmt::Write;
 
 /// Every picture of ours has it, which tells that one may be written over.
@@ -49,11 +50,6 @@ struct Picture {
     body: String,
     scale: f64,
     y: f64,
-}
-
-/// Text as it may stand in XML.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 impl Picture {

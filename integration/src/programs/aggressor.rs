@@ -10,10 +10,10 @@
 //! `error` says whether the driver allows it.
 
 use super::gpu::{Argument, Gpu, GpuError, initialise};
-use super::report::Report;
+use super::report::{Report, time_of_day_us};
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// An address that nothing is ever mapped at.
 const WILD: u64 = 0x10;
@@ -100,9 +100,9 @@ fn work(report: Report, options: &Options) -> Result<Value, GpuError> {
         "long" => vec![nanoseconds(options.length)],
         _ => Vec::new(),
     };
-    let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let at = time_of_day_us();
     gpu.launch(kernel, 1, &arguments)?;
-    report.say("launched", json!({ "kind": options.kind, "at_us": at.as_micros() }));
+    report.say("launched", json!({ "kind": options.kind, "at_us": at }));
     gpu.synchronize()?;
     Ok(json!({ "kind": options.kind }))
 }

@@ -14,13 +14,13 @@
 //! (`at_us`), at the step's end.
 
 use super::gpu::{Argument, Gpu, GpuError, initialise};
-use super::report::{Report, milliseconds};
+use super::report::{Report, milliseconds, time_of_day_us};
 use serde_json::{Value, json};
 use std::io::Read;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Words that each step counts up.
 const WORDS: u32 = 1024;
@@ -165,7 +165,7 @@ fn work(report: Report, options: &Options, mut gpu: Gpu, steps: &mut u32) -> Res
             gpu.launch(spin, 1, &[Argument::U64(nanoseconds)])?;
             gpu.synchronize()
         })();
-        let at_us = time_of_day();
+        let at_us = time_of_day_us();
         if let Err(error) = done {
             failures += 1;
             if failures > options.goes_on {
@@ -203,9 +203,4 @@ fn work(report: Report, options: &Options, mut gpu: Gpu, steps: &mut u32) -> Res
     let words = gpu.read(memory, WORDS_BYTES / 4)?;
     let is_intact = words.iter().all(|word| *word == *steps - forgotten);
     Ok(json!({ "steps": *steps, "longest_ms": milliseconds(longest_ever), "is_intact": is_intact }))
-}
-
-/// In microseconds.
-fn time_of_day() -> u128 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros()
 }

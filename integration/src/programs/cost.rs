@@ -42,7 +42,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
             "--calls" => options.calls = value.parse().ok().filter(|calls| *calls > 0)?,
             "--steps" => options.steps = value.parse().ok().filter(|steps| *steps > 0)?,
             "--threads" => options.threads = value.parse().ok()?,
-            "--begin-when" => options.is_told_when = value == "told",
+            "--begin-when" => options.is_told_when = (value == "told").then_some(true)?,
             _ => return None,
         }
     }

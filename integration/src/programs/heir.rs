@@ -22,7 +22,7 @@ mod remap;
 
 use super::gpu::{Argument, Gpu, GpuError, initialise};
 use super::memory_probe::{allocate, check};
-use super::report::{Report, milliseconds};
+use super::report::{Report, milliseconds, time_of_day_us};
 use super::survivor::pattern;
 use api::Api;
 use cudarc::driver::sys;
@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// An address that nothing is ever mapped at.
 const WILD: u64 = 0x10;
@@ -226,8 +226,7 @@ impl Heir {
     fn fault(&mut self, kind: &str) -> Result<(), GpuError> {
         let arguments = if kind == "oob" { vec![Argument::U64(WILD)] } else { Vec::new() };
         let kernel = self.gpu.kernel(kind)?;
-        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.report.say("launched", json!({ "at_us": at.as_micros() }));
+        self.report.say("launched", json!({ "at_us": time_of_day_us() }));
         let answer = self.gpu.launch(kernel, 1, &arguments).and_then(|()| self.gpu.synchronize());
         self.lost(answer)
     }

@@ -1,13 +1,9 @@
 //! What the preloaded library says of the last recovery.
 #![expect(unsafe_code, reason = "the library's function is found by name")]
 
+use remps_proto::shim::{RECOVERY_STEPS as STEPS, SWITCH_STEPS as SWITCH};
 use serde_json::{Map, Value, json};
 
-/// Names of the steps.
-const STEPS: [&str; 10] = ["wait", "unmap", "name", "file", "load", "init", "context", "map", "objects", "amputate"];
-/// What the steps "map" and "objects" are made of, by a spare copy.
-const SWITCH: [&str; 10] =
-    ["held", "alive", "memory", "objects", "stack", "settings", "variables", "graphs", "names", "lead"];
 /// Bytes of a reason.
 const REASON: usize = 160;
 
