@@ -46,7 +46,8 @@ struct mps_shim_recovery {
     uint32_t tries;           /* times that a server was not ready */
     uint32_t was_prepared;    /* whether the copy's file was made in advance */
     char reason[160];
-    uint32_t begun_by;        /* 0: a call of the program's found out; 1: the control daemon said so before any call */
+    uint32_t begun_by;        /* 0: a call of the program's found out; 1: the control daemon said so before any call;
+                                 2: the same before any error of CUDA's, with nothing lost, and `error` is 0 */
     uint32_t part;            /* what the daemon says: 0 it does not know whose fault it was, or there is no daemon;
                                * 1 another process's; 2 likely this one's; 3 certainly this one's */
     uint64_t lost_work;       /* copies, sets and launches that are not known to have been done */

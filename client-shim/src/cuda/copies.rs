@@ -24,7 +24,7 @@ use std::{
     path::{Path, PathBuf},
     ptr::{self, NonNull},
     sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError,
+        Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
@@ -201,6 +201,11 @@ pub(crate) fn none_is_given_back() -> MutexGuard<'static, ()> {
     let guard = locked(&GIVING_BACK);
     WANTED.fetch_sub(1, Ordering::AcqRel);
     guard
+}
+
+/// Whether a dead copy is being given back now.
+pub(crate) fn is_one_given_back() -> bool {
+    matches!(GIVING_BACK.try_lock(), Err(TryLockError::WouldBlock))
 }
 
 /// Gives back what could not be given back before, each once; nothing while a recovery waits for that.

@@ -6,10 +6,10 @@
 //!
 //! | the daemon says | done |
 //! |---|---|
-//! | the server has met a fault that its clients share, or it is reaped | the driver is asked about each context until it answers with an error that stays; then the recovery begins |
+//! | the server has met a fault that its clients share, or it is reaped | with nothing at work the program goes on with its spare copy, see [`ahead`](super::ahead); else the driver is asked about each context until it answers with an error that stays, and then the recovery begins |
 //! | anything else | noted |
 //!
-//! What it says alone begins nothing: only the driver's own answer shows that this context is dead, and asking one that is
+//! But for that, what it says alone begins nothing: only the driver's own answer shows that this context is dead, and asking one that is
 //! sound harms nothing. The other way round the driver never knows that a server's process is reaped, which is what
 //! proves that none of its channels is left, and nor whose fault it was: that is the daemon's to say.
 //!
@@ -108,14 +108,15 @@ fn look() {
     *LOOKING.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current());
     loop {
         let (_, may_recover) = steps::settled();
-        let since = {
+        let (of, since) = {
             let mut loss = loss();
             let is_over = |of: &Loss| of.is_last_word && of.since.elapsed() >= ENOUGH;
             loss.0 = loss.0.filter(|of| may_recover && of.of == library::generation() && !is_over(of));
             loss.1 = loss.0.is_some();
-            let Some(Loss { since, .. }) = loss.0 else { return };
-            since
+            let Some(Loss { of, since, .. }) = loss.0 else { return };
+            (of, since)
         };
+        steps::ahead_of_the_driver(of);
         if let Some((answer, meaning, seen)) = dead_context() {
             steps::on_the_daemons_word(answer, meaning, seen);
         }

@@ -20,6 +20,7 @@
 //! terminated. A forked child never is: it has no driver.
 #![expect(unsafe_code, reason = "asks the linker whose an address is, and what to do in forked children")]
 
+mod ahead;
 mod amputation;
 mod announced;
 mod graphs;

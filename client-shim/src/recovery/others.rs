@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::refusal::Refusal;
 use crate::{
     cuda::{belongings, errors, gate, names, result::CUresult, threads, types::CUcontext},
     kept::{self, work::progress},
@@ -84,15 +85,16 @@ pub(super) fn still_working() -> Option<Working> {
     late.first().map(|(device, _)| Working(*device))
 }
 
-/// Waits until all contexts have answered, of which one is dead by this error; whether nothing runs any more in those
-/// that are dead. What those that live were given is done then. The gate is closed and nobody is inside.
+/// Waits until all contexts have answered, of which one is dead by this error. `None` if nothing runs any more in those that
+/// are dead, else what there is to say of one in which something may. What those that live were given is done then. The gate
+/// is closed and nobody is inside.
 ///
 /// # Errors
 /// One has not answered. Nothing was changed.
-pub(super) fn wait(error: CUresult) -> Result<bool, Working> {
-    let mut are_at_rest = errors::is_at_rest(error);
+pub(super) fn wait(error: CUresult) -> Result<Option<Refusal>, Working> {
+    let mut unsure = (!errors::is_at_rest(error)).then_some(Refusal::NotQuiet(error.0));
     if !are_there() {
-        return Ok(are_at_rest);
+        return Ok(unsure);
     }
     let contexts = kept::objects(|objects| {
         let retained = objects.contexts.retained().filter(|(_, of)| of.count > 0);
@@ -109,8 +111,9 @@ pub(super) fn wait(error: CUresult) -> Result<bool, Working> {
                 locked(&LATE).push((device, waiting));
             }
             Some(answer) if answer.is_success() => progress::finished_context(names::name_of(context)),
-            Some(answer) => are_at_rest &= errors::is_at_rest(answer),
+            Some(answer) if errors::is_at_rest(answer) => {}
+            Some(answer) => unsure = Some(Refusal::NotQuietOn(device, answer.0)),
         }
     }
-    working.map_or(Ok(are_at_rest), Err)
+    working.map_or(Ok(unsure), Err)
 }

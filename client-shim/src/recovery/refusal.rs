@@ -28,12 +28,20 @@ pub(super) enum Refusal {
     /// It can be asked again: the daemon may say so later.
     #[error("the server has died with work on it that may still run ({0}), and no daemon says that it is reaped")]
     NotQuiet(u32),
+    /// The same of a context on the GPU of a number, with what it answers.
+    #[error(
+        "work on the GPU of number {0} may still run, whose context answers {1}, and no daemon says that its server is reaped"
+    )]
+    NotQuietOn(c_int, u32),
     /// It can be asked again: the work may end.
     #[error("the GPU of number {0} has work of this process that does not end")]
     Working(c_int),
     /// It can be asked again when it has.
     #[error("the making of a spare copy of the driver does not end")]
     SpareBusy,
+    /// Nothing is to be done before the driver has answered with an error.
+    #[error("something is at work, or would have to be told")]
+    AtWork,
     #[error("the fault is this process's own, and MPS_SHIM_REPLAY spares only bystanders")]
     OwnFault,
 }
@@ -54,7 +62,13 @@ impl Refusal {
     /// Whether nothing was changed, and it may succeed later.
     pub(super) fn is_for_now(&self) -> bool {
         match self {
-            Self::Obstacle(_) | Self::Stuck(_) | Self::NotQuiet(_) | Self::Working(_) | Self::SpareBusy => true,
+            Self::Obstacle(_)
+            | Self::Stuck(_)
+            | Self::NotQuiet(_)
+            | Self::NotQuietOn(..)
+            | Self::Working(_)
+            | Self::SpareBusy
+            | Self::AtWork => true,
             Self::System(..) | Self::Driver(_) | Self::OwnFault => false,
         }
     }

@@ -32,7 +32,7 @@ use std::{
 };
 
 use super::{
-    CONSTANT_RANGES,
+    CONSTANT_RANGES, ahead,
     amputation::{self, Cut, Mapped},
     announced,
     memory::{Failed, Memory, Renamed, checked},
@@ -117,6 +117,8 @@ enum Begun {
     ByCall = 0,
     /// The daemon's announcement, confirmed by the driver.
     ByDaemon = 1,
+    /// The daemon's announcement, before the driver has said anything.
+    Ahead = 2,
 }
 
 /// The daemon has said that the server is spoilt or gone, and the driver of copy `seen` has confirmed it with this
@@ -125,6 +127,20 @@ pub(super) fn on_the_daemons_word(answer: CUresult, meaning: Meaning, seen: u64)
     let mut attempts = ATTEMPTS.lock().unwrap_or_else(PoisonError::into_inner);
     if library::generation() == seen && !attempts.is_given_up {
         let _told = is_recovered(&mut attempts, answer, meaning, Begun::ByDaemon);
+    }
+}
+
+/// The daemon has said so of copy `seen`, and the driver says nothing yet. If nothing is at work the program goes on with
+/// its spare copy now; else everything stays as it is.
+pub(super) fn ahead_of_the_driver(seen: u64) {
+    let Ok(attempts) = ATTEMPTS.try_lock() else { return };
+    if library::generation() != seen || attempts.is_given_up || !spare::is_ready() || copies::is_one_given_back() {
+        return;
+    }
+    let recover = || recover(CUresult::CUDA_SUCCESS, Begun::Ahead);
+    if let Ok((recovery, anew)) = threads::here(|here| gate::behind(&here.passer, recover)) {
+        recovered::tell(recovery.said());
+        tell(&recovery, &anew);
     }
 }
 
@@ -193,10 +209,15 @@ fn refuse(attempts: &mut Attempts, answer: CUresult, refusal: &Refusal) {
 fn tell(recovery: &Recovery, anew: &BTreeMap<usize, String>) {
     let Recovery { count, error, total, lost_streams, modules_anew, .. } = recovery;
     let way = report::Way::text(recovery.way);
+    let from = if recovery.begun == Begun::Ahead as u32 {
+        "before any error of CUDA's".to_owned()
+    } else {
+        format!("from CUDA error {error}")
+    };
     let steps =
         report::STEPS.iter().zip(recovery.steps).map(|(name, time)| format!(" {name} {time}")).collect::<String>();
     log::complain(format_args!(
-        "recovered from CUDA error {error} in {total} us, number {count}{way}; streams with lost work: {lost_streams}, modules \
+        "recovered {from} in {total} us, number {count}{way}; streams with lost work: {lost_streams}, modules \
          begun anew: {modules_anew};{steps}"
     ));
     let mut reasons = BTreeMap::<&str, usize>::new();
@@ -208,8 +229,9 @@ fn tell(recovery: &Recovery, anew: &BTreeMap<usize, String>) {
 
 /// All of it, and what has begun anew. Nobody else recovers.
 fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, String>), Refusal> {
-    let (count, refused, begun) = (report::get().count + 1, report::get().refused, begun as u32);
-    let mut recovery = Recovery { count, refused, error: error.0, begun, ..Recovery::none() };
+    let (count, refused) = (report::get().count + 1, report::get().refused);
+    let mut recovery = Recovery { count, refused, error: error.0, begun: begun as u32, ..Recovery::none() };
+    let is_ahead = begun == Begun::Ahead;
     let mut clock = Clock::begin(&mut recovery);
     obstacles(Memory::survey().1)?;
     recovery.part = news::part().0;
@@ -218,7 +240,10 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     }
     let closed = gate::close();
     reached("gate-closed");
-    let mut inside = closed.wait(PATIENCE);
+    let mut inside = closed.wait(if is_ahead { ahead::PATIENCE } else { PATIENCE });
+    if is_ahead && (inside > 0 || !ahead::is_all_done()) {
+        return Err(Refusal::AtWork);
+    }
     if closed.are_all_compiling(inside) || (inside > 0 && others::are_there()) {
         inside = closed.wait(MORE_PATIENCE);
     }
@@ -226,11 +251,15 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
         return Err(Refusal::Stuck(closed.late()));
     }
     reached("threads-out");
-    let are_at_rest = others::wait(error)?;
+    // Where all is done nobody need be asked.
+    let unsure = if is_ahead { None } else { others::wait(error)? };
     let busy = progress::busy();
     // Nothing is changed before nothing runs any more.
-    if busy > 0 && !are_at_rest && !news::is_server_reaped() {
-        return Err(Refusal::NotQuiet(error.0));
+    if busy > 0
+        && let Some(refusal) = unsure
+        && !news::is_server_reaped()
+    {
+        return Err(refusal);
     }
     // What waited for work to be freed waits no longer: the dead copy gives it back.
     let pending = kept::memory(|memory| memory.slabs.free_all_pending()).unwrap_or_default();
@@ -241,6 +270,9 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     let Some(memory) = memory else { return Err(Refusal::Obstacle("nothing is kept".to_owned())) };
     let objects = Objects::survey();
     let former = copies::none_is_given_back();
+    if is_ahead && ahead::would_be_told(&objects) {
+        return Err(Refusal::AtWork);
+    }
     clock.ended(Step::Wait, &mut recovery);
 
     let is_blocking = settings::are_launches_blocking();
@@ -250,7 +282,8 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
 
     let _no_broken_pipe = NoBrokenPipe::begin();
     let mut lap = Lap::begin();
-    let (switched, held) = match spare::hold()? {
+    let patience = if is_ahead { ahead::PATIENCE } else { spare::PATIENCE };
+    let (switched, held) = match spare::hold(patience)? {
         Some(held) => {
             lap.ended(Switch::Held, &mut recovery);
             let (switched, held) = held.switch(&memory, &objects, &mut clock, &mut recovery);
@@ -260,6 +293,8 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     };
     let (renamed, fresh, cut, alive) = match switched {
         Some(Switched { renamed, fresh, former }) => (renamed, fresh, Cut::default(), Some(former)),
+        // The copy that the program has may live on.
+        None if is_ahead => return Err(Refusal::AtWork),
         None => {
             let Exchanged { renamed, fresh, cut } = exchange(&memory, &objects, &mut clock, &mut recovery)?;
             stacks::are_small(Vec::new());

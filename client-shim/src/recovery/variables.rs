@@ -207,25 +207,27 @@ fn look() -> bool {
 
 /// Asks streams with work that nobody has waited for whether it is done.
 fn ask_streams() {
-    if progress::busy() == 0 {
+    if progress::busy() > 0 {
+        steps::while_closed(MOMENT, ask_busy_streams);
+    }
+}
+
+/// The same while the gate is closed and nobody is inside.
+pub(super) fn ask_busy_streams() {
+    if kept::is_capturing().unwrap_or(true) {
         return;
     }
-    steps::while_closed(MOMENT, || {
-        if kept::is_capturing().unwrap_or(true) {
+    for (stream, context) in progress::busy_streams() {
+        let current = CUcontext(names::current_of(context));
+        if !driver!(context::cuCtxPushCurrent_v2(current)).is_success() {
             return;
         }
-        for (stream, context) in progress::busy_streams() {
-            let current = CUcontext(names::current_of(context));
-            if !driver!(context::cuCtxPushCurrent_v2(current)).is_success() {
-                return;
-            }
-            let subject = Subject { stream: Some(stream), ..Subject::default() };
-            let call = progress::begin(Effect::FinishesStream, &subject, false, context, 0);
-            call.end(driver!(stream::cuStreamQuery(CUstream(names::current_of(stream)))), false);
-            let mut popped = CUcontext(0);
-            let _nothing_to_do = driver!(context::cuCtxPopCurrent_v2(&raw mut popped));
-        }
-    });
+        let subject = Subject { stream: Some(stream), ..Subject::default() };
+        let call = progress::begin(Effect::FinishesStream, &subject, false, context, 0);
+        call.end(driver!(stream::cuStreamQuery(CUstream(names::current_of(stream)))), false);
+        let mut popped = CUcontext(0);
+        let _nothing_to_do = driver!(context::cuCtxPopCurrent_v2(&raw mut popped));
+    }
 }
 
 /// The same, where streams have been asked before.

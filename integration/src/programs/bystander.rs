@@ -1,17 +1,18 @@
 //! `mps-bystander`: an honest client. It runs short kernels one after the other and says how long they took at most.
 //!
 //! ```text
-//! mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--device N] [--also-device N]
-//!               [--until-stdin-closes] [--reset] [--steps-after-reset N] [--go-on N]
+//! mps-bystander [--seconds N] [--steps N] [--every-ms N] [--pause-ms N] [--kernel-us N] [--device N]
+//!               [--also-device N] [--until-stdin-closes] [--reset] [--steps-after-reset N] [--go-on N]
 //! ```
 //! `ready` after the first step; `progress` every so often with the number of steps and the longest since the last
 //! line; `end` with the check that no step was lost in device memory; `error` with call, code and number of steps.
 //! With `--also-device` it has memory on that GPU too, before the other.
 //! With `--reset` the first error is reported as `lost`, the context is reset in place, and `recovered` says how long
 //! that took and in how many tries; steps and memory start anew then, and end after `--steps-after-reset`.
+//! With `--pause-ms` it does nothing between two steps, and each good one is told as `step`.
 //! With `--go-on N` a step that fails is reported as `lost`, and made again, up to so many times in a row; `again` is the
-//! first good one, after which memory starts anew. A good step that took more than 5 ms is `slow`. All have the time of day
-//! (`at_us`), at the step's end.
+//! first good one, after which memory starts anew. A good step that took more than 5 ms is `slow`. These lines, and `step`, have the time of day
+//! (`at_us`) at the step's end, and how long its launches (`launch_ms`) and its wait (`wait_ms`) took.
 
 use super::gpu::{Argument, Gpu, GpuError, initialise};
 use super::report::{Report, milliseconds, time_of_day_us};
@@ -41,6 +42,7 @@ struct Options {
     steps: u32,
     steps_after_reset: u32,
     every: Duration,
+    pause: Duration,
     kernel: Duration,
     device: i32,
     also: Option<i32>,
@@ -56,6 +58,7 @@ impl Options {
             steps: u32::MAX,
             steps_after_reset: u32::MAX,
             every: Duration::from_secs(1),
+            pause: Duration::ZERO,
             kernel: Duration::from_micros(200),
             device: 0,
             also: None,
@@ -84,6 +87,7 @@ impl Options {
                 "--steps-after-reset" => options.steps_after_reset = value.parse().ok()?,
                 "--go-on" => options.goes_on = value.parse().ok()?,
                 "--every-ms" => options.every = Duration::from_millis(value.parse().ok()?),
+                "--pause-ms" => options.pause = Duration::from_millis(value.parse().ok()?),
                 "--kernel-us" => options.kernel = Duration::from_micros(value.parse().ok()?),
                 "--device" => options.device = value.parse().ok()?,
                 "--also-device" => options.also = Some(value.parse().ok()?),
@@ -99,8 +103,8 @@ impl Options {
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(mut options) = Options::parse(arguments) else {
-        let text = "mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--device N] \
-                    [--also-device N] [--until-stdin-closes] [--reset] [--steps-after-reset N] [--go-on N]";
+        let text = "mps-bystander [--seconds N] [--steps N] [--every-ms N] [--pause-ms N] [--kernel-us N] \
+                    [--device N] [--also-device N] [--until-stdin-closes] [--reset] [--steps-after-reset N] [--go-on N]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
@@ -119,6 +123,14 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
         });
     }
     report.end(result, json!({ "steps": steps }))
+}
+
+/// The fields of two objects in one.
+fn with(mut fields: Value, own: Value) -> Value {
+    if let (Value::Object(fields), Value::Object(own)) = (&mut fields, own) {
+        fields.extend(own);
+    }
+    fields
 }
 
 /// The context that it works with, after that which it only has.
@@ -160,26 +172,33 @@ fn work(report: Report, options: &Options, mut gpu: Gpu, steps: &mut u32) -> Res
     let (mut forgotten, mut failures) = (0, 0);
     while !is_over(*steps) {
         let begin = Instant::now();
+        let mut launched = None;
         let done = (|| {
             gpu.launch(increment, WORDS, &[Argument::U64(memory), Argument::U32(WORDS)])?;
             gpu.launch(spin, 1, &[Argument::U64(nanoseconds)])?;
+            launched = Some(begin.elapsed());
             gpu.synchronize()
         })();
-        let at_us = time_of_day_us();
+        let (at_us, time) = (time_of_day_us(), begin.elapsed());
+        let launching = launched.unwrap_or(time);
+        let took = json!({
+            "at_us": at_us,
+            "launch_ms": milliseconds(launching),
+            "wait_ms": milliseconds(time.saturating_sub(launching)),
+        });
         if let Err(error) = done {
             failures += 1;
             if failures > options.goes_on {
                 return Err(error);
             }
             if failures == 1 {
-                report.say("lost", json!({ "call": error.call, "code": error.code, "at_us": at_us }));
+                report.say("lost", with(took, json!({ "call": error.call, "code": error.code })));
             }
             continue;
         }
-        let time = begin.elapsed();
         *steps += 1;
         if failures > 0 {
-            report.say("again", json!({ "failures": failures, "at_us": at_us }));
+            report.say("again", with(took, json!({ "failures": failures })));
             gpu.clear(memory, WORDS_BYTES)?;
             (forgotten, failures) = (*steps, 0);
             continue;
@@ -189,8 +208,11 @@ fn work(report: Report, options: &Options, mut gpu: Gpu, steps: &mut u32) -> Res
             report.say("ready", json!({ "first_step_ms": milliseconds(time), "at_us": at_us }));
             continue;
         }
-        if options.goes_on > 0 && time > SLOW {
-            report.say("slow", json!({ "took_ms": milliseconds(time), "at_us": at_us }));
+        if !options.pause.is_zero() {
+            report.say("step", took);
+            std::thread::park_timeout(options.pause);
+        } else if options.goes_on > 0 && time > SLOW {
+            report.say("slow", with(took, json!({ "took_ms": milliseconds(time) })));
         }
         longest = longest.max(time);
         longest_ever = longest_ever.max(time);

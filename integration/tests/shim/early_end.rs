@@ -129,7 +129,7 @@ fn bystanders_with_spare_copies_go_on_after_a_trap_whose_server_tells_them_nothi
 fn a_client_without_a_spare_copy_keeps_the_server_until_it_has_left() {
     once(|subject| {
         let sim = bench(subject, "");
-        let spared = bystander(&sim, &["--idle"]);
+        let spared = bystander(&sim, &["--busy"]);
         let without = sim.start_with_input("mps-bystander", &["--until-stdin-closes"], "ready");
         let culprit = Culprit::start(&sim, "trap", true);
         all_have_spares(&sim, &[&spared, &culprit.process]);
@@ -168,6 +168,37 @@ fn an_illegal_access_ends_no_server_and_neither_does_anything_where_the_operator
 }
 
 const NEVER: &str = "[replay]\nend_tainted = \"never\"\n";
+
+#[test]
+fn a_program_with_nothing_at_work_goes_on_before_its_driver_says_anything() {
+    once(|subject| {
+        // The server lives on and tells nobody.
+        let sim = bench(subject, NEVER);
+        let waits: [&[&str]; 2] = [&[], &["--idle"]];
+        let bystanders = waits.map(|more| bystander(&sim, more));
+        let culprit = Culprit::start(&sim, "trap", true);
+        let everybody: Vec<&Process> = bystanders.iter().chain([&culprit.process]).collect();
+        all_have_spares(&sim, &everybody);
+        culprit.faults();
+        for (program, how) in bystanders.into_iter().zip(waits) {
+            let finished = program.finish(LIMIT).expect("it ends");
+            is_whole(&finished, 1, &format!("{subject}: {how:?}"));
+            let recovery = &events(&finished, "recovered")[0]["recovery"];
+            let seen =
+                ["way", "begun_by", "error", "lost_streams", "modules_anew"].map(|field| recovery[field].as_u64());
+            assert_eq!(
+                seen,
+                [Some(BY_THE_SPARE), Some(2), Some(0), Some(0), Some(0)],
+                "{subject}: {how:?}: {finished:?}"
+            );
+            let said = String::from_utf8_lossy(&finished.stderr);
+            assert!(said.contains("recovered before any error of CUDA's"), "{finished:?}");
+        }
+        assert!(told(&sim, "server-ended-early").is_empty(), "{subject}");
+        let culprit = culprit.process.finish(LIMIT).expect("it ends");
+        assert_eq!(error_of(&culprit), None, "{subject}: {culprit:?}");
+    });
+}
 
 #[test]
 fn the_operator_may_have_a_server_ended_whatever_its_clients_have() {

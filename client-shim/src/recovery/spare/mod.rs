@@ -60,7 +60,7 @@ const EVERY: Duration = Duration::from_millis(20);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How long whoever recovers waits for the spare's thread to come out of what it does.
-const PATIENCE: Duration = Duration::from_secs(15);
+pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 /// The same for one whose memory is short, and at the end of the process.
 const LESS_PATIENCE: Duration = Duration::from_secs(2);
 const MOMENT: Duration = Duration::from_micros(50);
@@ -147,12 +147,18 @@ fn held(patience: Duration) -> Option<Held> {
     }
 }
 
-/// For a recovery. `None` where nobody asks for a spare.
-pub(super) fn hold() -> Result<Option<Held>, Refusal> {
+/// For a recovery, within this time. `None` where nobody asks for a spare.
+pub(super) fn hold(patience: Duration) -> Result<Option<Held>, Refusal> {
     if !settings::is_with_spare() {
         return Ok(None);
     }
-    held(PATIENCE).map(Some).ok_or(Refusal::SpareBusy)
+    held(patience).map(Some).ok_or(Refusal::SpareBusy)
+}
+
+/// Whether one stands that the program could go on with, and nobody is at work on it.
+pub(super) fn is_ready() -> bool {
+    let Ok(work) = WORK.try_lock() else { return false };
+    work.spare.as_ref().is_some_and(|spare| spare.generation == library::generation() && !spare::is_void(spare.grant))
 }
 
 /// The spare is given up, since memory is short, and none is begun for a while.
