@@ -21,6 +21,7 @@ use crate::{
         },
         objects::primary::Retained,
     },
+    recovery::private,
 };
 
 /// A call that failed.
@@ -104,6 +105,18 @@ impl Memory {
     /// All reserved ranges, address and size.
     pub(super) fn reserved(&self) -> Vec<(u64, u64)> {
         arena::all().into_iter().chain(self.slabs_apart()).chain(self.reservations.iter().copied()).collect()
+    }
+
+    /// Adds the handles of contexts that the program has the handles of and does not retain: cudart's own, of devices that
+    /// the program does not use.
+    pub(super) fn name_contexts(&self, renamed: &mut Renamed) -> Result<(), Failed> {
+        for (device, of) in &self.contexts {
+            if of.context != 0 && !renamed.contains_key(&of.context) {
+                let now = private::primary_of(*device).map_err(|(call, answer)| Failed { call, answer })?;
+                renamed.insert(of.context, now.0);
+            }
+        }
+        Ok(())
     }
 
     /// The same primary contexts, as often retained; the first one is current.

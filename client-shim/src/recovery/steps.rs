@@ -429,6 +429,7 @@ fn rebuild(memory: &Memory, objects: &Objects, clock: &mut Clock, recovery: &mut
     reached("memory-again");
     clock.ended(Step::Map, recovery);
     objects.make(&mut renamed)?;
+    memory.name_contexts(&mut renamed)?;
     reached("objects-again");
     private::lead(|name| CUcontext(renamed.get(&names::current_of(name.0)).copied().unwrap_or(0)))
         .map_err(|(call, answer)| Failed { call, answer })?;

@@ -8,11 +8,11 @@ use integration::lab::LIMIT;
 use integration::lab::process::{Finished, Process};
 use integration::lab::watch::wait_for;
 use integration::shim;
-use integration::sim::{Sim, error_of};
+use integration::sim::{Sim, error_of, find_event};
 use integration::under_test::{Subject, once};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs::OpenOptions;
 use std::path::PathBuf;
 
@@ -67,6 +67,19 @@ impl Culprit {
         let process = Process::start(command.env("MPS_SIM_FAULT_GATE", &gate));
         sim.wait_event(&process, "ready");
         Self { process, gate }
+    }
+
+    /// The kernel does wrong now, and the scene goes on with the spare copy: there is nothing on the other GPU until it uses it.
+    fn goes_on_alone(self, subject: &Subject) {
+        self.faults();
+        let finished = self.process.finish(LIMIT).expect("it ends");
+        let line = find_event(&finished.stdout_text(), "scene").unwrap_or_else(|| panic!("{subject}: {finished:?}"));
+        let expected = json!({
+            "absent": 709, "early": 0, "found": [719, 0], "active": [false, false, false],
+            "the_same": [true, true], "again": [true, true], "used": true,
+        });
+        assert_eq!(line["heard"], expected, "{subject}: {line}");
+        assert_eq!(line["recovery"]["way"], BY_THE_SPARE, "{subject}: {line}");
     }
 
     /// The kernel does wrong now.
@@ -164,6 +177,21 @@ fn an_illegal_access_ends_no_server_and_neither_does_anything_where_the_operator
             }
             assert!(told(&sim, "server-ended-early").is_empty(), "{subject}: {kind}: {config}");
         }
+    });
+}
+
+#[test]
+fn a_spare_copy_has_no_context_on_a_gpu_of_which_the_program_has_the_handle_alone() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[("MPS_SIM_DEVICES", "2")]);
+        sim.lab.start(&[]);
+        let gate = sim.lab.dir().join("gate");
+        mkfifo(&gate, Mode::S_IRWXU).expect("a FIFO");
+        let mut command = shim::recording(sim.command("mps-replay-probe", &["--scene", "named-contexts"]));
+        command.env("MPS_SHIM_REPLAY", "spare").env("MPS_SHIM_LOG", "1").env("MPS_SIM_FAULT_GATE", &gate);
+        let process = Process::start(&mut command);
+        wait(&sim, "a spare copy", || process.errors().contains(STANDS));
+        Culprit { process, gate }.goes_on_alone(subject);
     });
 }
 

@@ -245,6 +245,20 @@ fn a_fault_on_one_gpu_leaves_the_work_of_another_one_to_its_end() {
 }
 
 #[test]
+fn a_gpu_of_which_a_program_has_the_contexts_handle_alone_is_in_nobodys_way() {
+    // As with cudart, which has the handles of all GPUs.
+    let expected = json!({
+        "absent": 709, "early": 0, "found": FOUND, "active": [false, false, false],
+        "the_same": [true, true], "again": [true, true], "used": true,
+    });
+    once(|subject| {
+        let line = play_alone(subject, "named-contexts", &[("MPS_SIM_DEVICES", "2")]);
+        assert_eq!(line["heard"], expected, "{subject}: {line}");
+        assert_eq!(line["recovery"]["way"], 0, "{subject}: {line}");
+    });
+}
+
+#[test]
 fn a_thread_that_compiles_is_waited_for() {
     once(|subject| {
         let line = play_alone(subject, "compiling", &[("MPS_SIM_STAY_AT", "1:cuModuleLoadData:2:4500")]);

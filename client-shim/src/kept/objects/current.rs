@@ -67,20 +67,11 @@ pub(crate) fn retain(
     context: *mut CUcontext,
     device: CUdevice,
 ) -> Result<CUresult, Bypass> {
-    retaining(context, device, || driver.pass())
-}
-
-/// Retains a device's primary context by `retain`, which writes its handle to `context`.
-pub(crate) fn retaining(
-    context: *mut CUcontext,
-    device: CUdevice,
-    retain: impl FnOnce() -> CUresult,
-) -> Result<CUresult, Bypass> {
     let is_first =
         objects(|objects| objects.contexts.retained().all(|(of, retained)| of != device || retained.count == 0))?;
     // The first time the context is made, for which the driver opens files.
     let interval = is_first.then(belongings::Interval::begin).flatten();
-    let answer = retain();
+    let answer = driver.pass();
     if let Some(interval) = interval {
         interval.end();
     }
@@ -93,6 +84,12 @@ pub(crate) fn retaining(
         }
     }
     Ok(answer)
+}
+
+/// After a private function of cudart's has told the handle of a device's primary context, whether there is one or not: it
+/// retains nothing (measured with 580.159.04), and cudart asks for each device that the program may see.
+pub(crate) fn named(context: CUcontext, device: CUdevice) -> Result<(), Bypass> {
+    objects(|objects| objects.contexts.name(device, context.0))
 }
 
 /// After `cuCtxSetFlags`: a primary context is made again with its flags.

@@ -7,9 +7,9 @@ use crate::cuda::types::CUdevice;
 /// A device's primary context, as the program uses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Retained {
-    /// Its handle; 0 before it is retained.
+    /// Its handle; 0 before the program has it.
     pub(crate) context: usize,
-    /// How often it is retained.
+    /// How often it is retained. 0 for one of which the program has the handle alone, or which has flags.
     pub(crate) count: u32,
     /// What `cuDevicePrimaryCtxSetFlags` has said.
     pub(crate) flags: Option<u32>,
@@ -58,6 +58,11 @@ impl Contexts {
         retained.count += 1;
     }
 
+    /// The program has its handle, by a private function that retains nothing.
+    pub(crate) fn name(&mut self, device: CUdevice, context: usize) {
+        self.retained.entry(device).or_default().context = context;
+    }
+
     /// The program has released it.
     pub(crate) fn release(&mut self, device: CUdevice) {
         if let Some(retained) = self.retained.get_mut(&device) {
@@ -77,7 +82,7 @@ impl Contexts {
         self.retained.entry(device).or_default().flags = Some(flags);
     }
 
-    /// All that are retained, or have flags.
+    /// All that are retained, have flags, or of which the program has the handle.
     pub(crate) fn retained(&self) -> impl Iterator<Item = (CUdevice, Retained)> {
         self.retained.iter().map(|(&device, &retained)| (device, retained))
     }
@@ -101,6 +106,21 @@ mod tests {
     use super::Contexts;
 
     const CONTEXT: usize = 0xc0;
+
+    #[test]
+    fn a_handle_alone_retains_nothing() {
+        let mut contexts = Contexts::default();
+        contexts.name(1, CONTEXT);
+        assert_eq!(
+            contexts.retained().map(|(device, of)| (device, of.context, of.count)).collect::<Vec<_>>(),
+            [(1, CONTEXT, 0)]
+        );
+        contexts.retain(1, CONTEXT);
+        contexts.name(1, CONTEXT);
+        assert_eq!(contexts.retained().map(|(_, of)| of.count).collect::<Vec<_>>(), [1]);
+        contexts.release(1);
+        assert_eq!(contexts.retained().map(|(_, of)| (of.context, of.count)).collect::<Vec<_>>(), [(CONTEXT, 0)]);
+    }
 
     #[test]
     fn a_context_is_asked_once_what_kind_it_is() {

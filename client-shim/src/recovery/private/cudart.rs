@@ -4,13 +4,15 @@
 //! queries about contexts what calls of cuBLASLt 13 have shown.
 #![expect(unsafe_code, reason = "functions without a public declaration")]
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::{
+    ffi::{c_int, c_uint, c_void},
+    mem, ptr,
+};
 
-use super::{CHECKS, CUDART, KINDS, QUERIES, passing, stub_of, stubs, to_driver, to_program};
+use super::{CHECKS, CUDART, KINDS, QUERIES, passing, stub_of, stubs, table::Table, to_driver, to_program};
 use crate::process::panics::unpanicked;
 use crate::{
     cuda::{
-        call::Bypass,
         result::CUresult,
         types::{CUcontext, CUmodule},
     },
@@ -62,7 +64,7 @@ pub(super) fn our_queries(index: usize) -> Option<*mut c_void> {
 unsafe fn theirs<F: Copy>(kind: usize, index: usize) -> F {
     let address = stubs::target(stub_of(&KINDS[kind], index));
     // SAFETY: by the contract; the program has reached ours through the same place, so the slot is filled.
-    unsafe { std::mem::transmute_copy::<*mut c_void, F>(&address) }
+    unsafe { mem::transmute_copy::<*mut c_void, F>(&address) }
 }
 
 /// Loads a module by `load`, which writes its handle to `module`, and notes what it was loaded from.
@@ -123,21 +125,39 @@ unsafe extern "C" fn primary(context: *mut CUcontext, device: c_int) -> CUresult
         // SAFETY: as above.
         let theirs = unsafe { theirs::<Primary>(CUDART, PRIMARY) };
         // SAFETY: as above.
-        let call = || unsafe { theirs(context, device) };
-        let retained = unpanicked(|| kept::objects::current::retaining(context, device, call));
-        let answer = match retained {
-            Some(Ok(answer)) => answer,
-            Some(Err(Bypass::NotKeeping)) => call(),
-            Some(Err(_)) | None => CUresult::CUDA_ERROR_UNKNOWN,
-        };
+        let answer = unsafe { theirs(context, device) };
         if answer.is_success() && !context.is_null() {
             // SAFETY: the driver has just written there.
             let made = unsafe { context.read() };
+            // Where nothing is kept there is nobody to tell.
+            let _noted = unpanicked(|| kept::objects::current::named(made, device));
             // SAFETY: as above.
             unsafe { context.write(to_program(made)) };
         }
         answer
     })
+}
+
+/// The handle of a device's primary context in the copy of the driver that is asked, whether there is one or not.
+///
+/// # Errors
+/// The call that failed, and its answer.
+pub(in super::super) fn primary_of(device: c_int) -> Result<CUcontext, (&'static str, CUresult)> {
+    let mut start = ptr::null();
+    let answer = driver!(query::cuGetExportTable(&raw mut start, ptr::from_ref(&KINDS[CUDART].id).cast()));
+    if !answer.is_success() {
+        return Err(("cuGetExportTable", answer));
+    }
+    // SAFETY: the copy has given this table out.
+    let table = unsafe { Table::at(start) }.filter(|table| table.functions().contains(&PRIMARY));
+    let function = table.map(|table| table.get(PRIMARY)).filter(|function| !function.is_null());
+    let function = function.ok_or(("cuGetExportTable", CUresult::CUDA_ERROR_NOT_FOUND))?;
+    // SAFETY: the place's type.
+    let function = unsafe { mem::transmute::<*mut c_void, Primary>(function) };
+    let mut context = CUcontext(0);
+    // SAFETY: the result is a variable of ours.
+    let answer = unsafe { function(&raw mut context, device) };
+    if answer.is_success() { Ok(context) } else { Err(("a primary context's handle", answer)) }
 }
 
 unsafe extern "C" fn check(context: CUcontext, first: *mut c_uint, second: *mut *const c_void) -> CUresult {

@@ -38,6 +38,7 @@ use crate::{
     recovery,
 };
 
+pub(super) use cudart::primary_of;
 pub(crate) use evidence::{obstacle, report};
 pub(crate) use followed::{lead, restore, targets};
 pub(crate) use made::ended;

@@ -144,7 +144,7 @@ impl Made {
 
     /// Devices that the program has a context of.
     pub(super) fn devices(&self) -> impl Iterator<Item = CUdevice> {
-        self.contexts.iter().map(|(device, _)| *device)
+        self.contexts.iter().filter(|(_, of)| of.count > 0).map(|(device, _)| *device)
     }
 
     /// Makes the copy have the same memory as the program, at the same addresses; how many things were otherwise.

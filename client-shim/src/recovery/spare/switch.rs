@@ -116,7 +116,8 @@ fn exchange(
     lap.ended(Switch::Variables, recovery);
     behind += spare.made.follow_graphs(objects, || false)?;
     lap.ended(Switch::Graphs, recovery);
-    let renamed = spare.made.handed_over(memory);
+    let mut renamed = spare.made.handed_over(memory);
+    memory.name_contexts(&mut renamed)?;
     lap.ended(Switch::Names, recovery);
     recovery.behind = u32::try_from(behind).unwrap_or(u32::MAX);
     recovery.calls = chosen.calls();

@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_uint, c_void};
 /// Defaults of `CU_LIMIT_STACK_SIZE`, `CU_LIMIT_PRINTF_FIFO_SIZE` and `CU_LIMIT_MALLOC_HEAP_SIZE`, in bytes.
 const LIMITS: [usize; 3] = [1024, 1 << 20, 8 << 20];
 
-fn ordinal(driver: &Driver, device: c_int) -> Outcome<u32> {
+pub(super) fn ordinal(driver: &Driver, device: c_int) -> Outcome<u32> {
     driver.device(device).map(|device| device.ordinal)
 }
 
@@ -22,7 +22,7 @@ fn create(context: &Out<usize>, device: c_int) -> Outcome {
     context.put(handle)
 }
 
-pub(super) fn retain(context: &Out<usize>, device: c_int) -> Outcome {
+fn retain(context: &Out<usize>, device: c_int) -> Outcome {
     let driver = driver()?;
     context.put(driver.retain_primary(ordinal(driver, device)?)?)
 }
@@ -100,10 +100,11 @@ entry_points! {
     }
 
     fn cuCtxSetCurrent(context: usize) {
-        if context != 0 && !driver()?.tables().contexts.contains_key(&context) {
+        let driver = driver()?;
+        // A primary one may be set before there is one, and what needs it fails then (709, measured with 580.159.04).
+        if context != 0 && !is_primary(driver, context) && !driver.tables().contexts.contains_key(&context) {
             return Err(Code::INVALID_CONTEXT);
         }
-        driver()?;
         set_current((context != 0).then_some(context));
         Ok(())
     }

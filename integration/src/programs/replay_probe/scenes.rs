@@ -7,6 +7,7 @@
 mod beside;
 mod evidence;
 mod memory;
+mod named;
 mod stacks;
 mod telling;
 
@@ -33,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 33] = [
+const SCENES: [(&str, Scene); 34] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -62,6 +63,7 @@ const SCENES: [(&str, Scene); 33] = [
     ("stack-limit", stacks::set),
     ("finished", evidence::finished),
     ("other-gpu", beside::other_gpu),
+    ("named-contexts", named::named_contexts),
     ("compiling", beside::compiling),
     ("staying", beside::staying),
     ("foreign-files", beside::foreign_files),

@@ -31,7 +31,7 @@ const MOST_PIPES: usize = 400;
 const BETWEEN_PIPES: Duration = Duration::from_millis(1);
 
 /// Does wrong on the current context's GPU: what the call answers that finds out, and the next one.
-fn fault(stage: &Stage) -> Result<[u32; 2], GpuError> {
+pub(super) fn fault(stage: &Stage) -> Result<[u32; 2], GpuError> {
     stage.gpu.launch(stage.trap, 1, &[])?;
     // SAFETY: a context is current.
     let ask = || code(unsafe { sys::cuCtxSynchronize() });
