@@ -46,6 +46,14 @@ fn bystander(sim: &Sim, more: &[&str]) -> Process {
     program
 }
 
+/// A program with a spare copy that is in the driver without end, so that it can't go on by itself.
+fn endless(sim: &Sim) -> Process {
+    let mut command = shim::recording(sim.command("mps-aggressor", &["endless"]));
+    let program = Process::start(command.env("MPS_SHIM_REPLAY", "spare").env("MPS_SHIM_LOG", "1"));
+    sim.wait_event(&program, "launched");
+    program
+}
+
 /// A program that does wrong itself when the gate is opened.
 struct Culprit {
     process: Process,
@@ -121,8 +129,9 @@ fn bystanders_with_spare_copies_go_on_after_a_trap_whose_server_tells_them_nothi
     once(|subject| {
         let sim = bench(subject, "");
         let bystanders = WAITS.map(|more| bystander(&sim, more));
+        let endless = endless(&sim);
         let culprit = Culprit::start(&sim, "trap", true);
-        let everybody: Vec<&Process> = bystanders.iter().chain([&culprit.process]).collect();
+        let everybody: Vec<&Process> = bystanders.iter().chain([&endless, &culprit.process]).collect();
         all_have_spares(&sim, &everybody);
         let server = sim.servers()[0];
         culprit.faults();
@@ -133,6 +142,8 @@ fn bystanders_with_spare_copies_go_on_after_a_trap_whose_server_tells_them_nothi
         }
         let culprit = culprit.process.finish(LIMIT).expect("it ends");
         assert_eq!(error_of(&culprit), None, "{subject}: {culprit:?}");
+        let finished = endless.finish(LIMIT).expect("it ends");
+        assert_eq!(error_of(&finished), Some(806), "{subject}: its server is gone: {finished:?}");
         let [ended] = &told(&sim, "server-ended-early")[..] else { panic!("{}", sim.lab.ask("events --json\n")) };
         assert_eq!((&ended["server"], &ended["reason"]), (&server.into(), &"all-have-spares".into()), "{ended}");
     });
@@ -142,7 +153,7 @@ fn bystanders_with_spare_copies_go_on_after_a_trap_whose_server_tells_them_nothi
 fn a_client_without_a_spare_copy_keeps_the_server_until_it_has_left() {
     once(|subject| {
         let sim = bench(subject, "");
-        let spared = bystander(&sim, &["--busy"]);
+        let spared = endless(&sim);
         let without = sim.start_with_input("mps-bystander", &["--until-stdin-closes"], "ready");
         let culprit = Culprit::start(&sim, "trap", true);
         all_have_spares(&sim, &[&spared, &culprit.process]);
@@ -154,7 +165,7 @@ fn a_client_without_a_spare_copy_keeps_the_server_until_it_has_left() {
         let finished = without.finish(LIMIT).expect("it ends");
         assert_eq!(error_of(&finished), None, "{subject}: nobody has told it of a fault: {finished:?}");
         let finished = spared.finish(LIMIT).expect("it ends");
-        is_whole(&finished, 1, &subject.to_string());
+        assert_eq!(error_of(&finished), Some(806), "{subject}: its server is gone: {finished:?}");
         assert_eq!(told(&sim, "server-ended-early").len(), 1, "{subject}");
     });
 }
