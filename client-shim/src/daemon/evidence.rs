@@ -60,21 +60,26 @@ const REMOVED: &[u8] = b" (deleted)";
 /// The copy of the driver, from 1, of which an error was told last.
 static TOLD: AtomicU64 = AtomicU64::new(0);
 
-/// Looks at an answer of the driver on its way to the program.
-pub(crate) fn hear(answer: CUresult) {
+/// Looks at an answer of the driver's copy `of` on its way to the program.
+pub(crate) fn hear(answer: CUresult, of: u64) {
     // Nearly every answer is a success.
     if answer.0 >= FAULTS[0] {
-        hear_error(answer.0);
+        hear_error(answer.0, of);
     }
 }
 
 #[cold]
-fn hear_error(error: u32) {
+fn hear_error(error: u32, of: u64) {
     let has_time = !settings::is_with_spare();
     if !FAULTS.contains(&error) || (has_time && !settings::is_telling_of_faults()) {
         return;
     }
-    let copy = library::generation() + 1;
+    let copy = of + 1;
+    // A thread may come out of a copy that has been replaced: whoever has found out has told of that one's error, and what is
+    // known of servers is another one's by now.
+    if of != library::generation() {
+        return;
+    }
     if TOLD.swap(copy, Ordering::AcqRel) == copy {
         return;
     }

@@ -128,7 +128,7 @@ macro_rules! export {
             }
             // SAFETY: the program's own call, with its own arguments.
             let answer = unsafe { call($($argument),*) };
-            $crate::daemon::evidence::hear(answer);
+            $crate::daemon::evidence::hear(answer, $crate::cuda::library::generation());
             answer
         }
 

@@ -146,7 +146,7 @@ fn pass_aside(here: &Here, call: &mut dyn FnMut() -> CUresult) {
         progress::aside();
         let answer = call();
         let Some(meaning) = errors::meaning(answer) else { return };
-        evidence::hear(answer);
+        evidence::hear(answer, generation);
         let is_capturing = kept::is_capturing().unwrap_or(true);
         if (meaning == errors::Meaning::Perhaps && is_capturing) || !errors::is_confirmed(meaning) {
             return;
@@ -198,7 +198,7 @@ fn pass(
             }
         };
         let Some(meaning) = errors::meaning(answer) else { return answer };
-        evidence::hear(answer);
+        evidence::hear(answer, generation);
         // A question in the middle of a capture would break it, and one to another copy says nothing of this answer.
         let is_capturing = kept::is_capturing().unwrap_or(true);
         let is_asked = generation == living;

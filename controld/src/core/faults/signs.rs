@@ -188,12 +188,13 @@ impl Core {
 
     /// The servers in which a process may have met an error that it tells of: its own, and where it is a guest, unless its
     /// own is known to be in a fault, which explains it. It says so before it ends, and that may be heard first. Of those
-    /// on which it may have been it may say which one it was.
+    /// on which it may have been it may say which one it was, also when it has gone on with its spare copy meanwhile.
     fn servers_of_error(&self, process: ProcessKey, said: Option<ServerEpoch>) -> Vec<ServerEpoch> {
         if let Some(said) = said {
             let is_on = self.clients.known_on(said, process).is_some();
             let was_on = || self.servers_of_dead(process).contains(&said);
-            let is_there = self.servers.get(said).is_some() && (is_on || was_on());
+            let was_hit = || self.faults.clients_noted(said).any(|(pid, noted)| noted.key(*pid) == process);
+            let is_there = self.servers.get(said).is_some() && (is_on || was_on() || was_hit());
             return is_there.then_some(said).into_iter().collect();
         }
         if self.clients.known(process).is_some_and(|known| known.is_hit(&self.servers)) {

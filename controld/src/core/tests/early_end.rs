@@ -142,6 +142,17 @@ fn who_has_gone_on_by_itself_is_no_client_of_the_server_any_more() {
 }
 
 #[test]
+fn who_has_gone_on_before_its_word_was_heard_has_spoken_of_the_server_that_it_was_on() {
+    let mut story = Story::spared(EndTainted::WhenSpared);
+    let effects = story.scene.log_record(CULPRIT.pid);
+    story.scene.answer_status(&effects, false);
+    assert!(story.scene.is_tainted(), "nobody has said yet what it was");
+    story.scene.feed(Input::SpareLives { process: key(CULPRIT.pid, 0), token: token(CULPRIT) });
+    let effects = story.says(CULPRIT, TRAP);
+    assert_eq!(why(&effects), Some((1, EarlyEnd::AllHaveSpares)), "{effects:?}");
+}
+
+#[test]
 fn a_client_without_a_ready_spare_copy_keeps_its_server() {
     let mut story = Story::new(EndTainted::WhenSpared, &[CULPRIT]);
     let effects = story.fails(CULPRIT, TRAP);
