@@ -252,8 +252,8 @@ impl Driver {
     /// Writes what programs get that have the preload library and say nothing, or takes away what another daemon has
     /// written. Without it they get what they would have had.
     fn tell_programs(&mut self) {
-        let written = self.directory.write_program_defaults(self.settings.file.replay.defaults());
-        if let Err(error) = written {
+        let content = self.settings.file.told_to_programs();
+        if let Err(error) = self.directory.tell_programs(content.as_deref()) {
             self.say(&format!("Programs are not told what [replay] has for them: {error}"));
         }
     }

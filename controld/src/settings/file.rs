@@ -101,6 +101,14 @@ pub(crate) struct Join {
     pub containers: bool,
 }
 
+impl ConfigFile {
+    /// What is told to programs that have the preload library and say nothing; `None` where they get what they would have
+    /// had without this.
+    pub(crate) fn told_to_programs(&self) -> Option<String> {
+        self.replay.defaults().map(|defaults| defaults.to_string())
+    }
+}
+
 impl Default for ConfigFile {
     fn default() -> Self {
         Self {
