@@ -150,7 +150,7 @@ impl Driver {
         };
         let (place, events) = (Arc::clone(&known.asked.place), self.joins.events.clone());
         let has_one = self.successor.has_listener(keys::entrance(id));
-        let content = self.settings.file.told_to_programs();
+        let content = self.told_to_programs();
         let listen = move || {
             // Before anybody can come. One who is told nothing gets what its environment says.
             if let Err(error) = place.tell_programs(content.as_deref()) {
