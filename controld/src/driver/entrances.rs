@@ -119,7 +119,7 @@ impl Driver {
     /// # Errors
     /// [`StartError::Servers`] with the reason why those of the option can't be made.
     pub(super) async fn make_servers(&mut self, plan: Option<Plan>) -> Result<(), StartError> {
-        let kept = self.read_kept();
+        let (kept, defaults) = self.read_kept();
         let is_first = !self.core.has_planned_servers();
         if plan.is_some() && !is_first {
             self.say("The file of servers is left alone: an earlier daemon has read it");
@@ -149,7 +149,7 @@ impl Driver {
             }
             self.save();
         }
-        self.keep_what_is_so(&kept).await;
+        self.keep_what_is_so(&kept, &defaults).await;
         Ok(())
     }
 

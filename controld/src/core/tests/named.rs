@@ -335,7 +335,7 @@ fn every_change_has_a_server_and_a_namespace() {
 /// What is to be kept, by its number.
 fn kept(effects: &[Effect]) -> Option<(u64, Vec<String>)> {
     effects.iter().find_map(|effect| match effect {
-        Effect::KeepServers { number, servers } => {
+        Effect::KeepServers { number, servers, .. } => {
             let spaces = servers.iter().flat_map(|server| &server.namespaces).map(|space| space.name.clone());
             Some((*number, spaces.collect()))
         }
