@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The rooms, from the ground up: each may know those before it. The first sixteen are what the others tell each other.
-const ROOMS: [&str; 27] = [
+const ROOMS: [&str; 28] = [
     "ids",
     "milliseconds",
     "gpu",
@@ -26,6 +26,7 @@ const ROOMS: [&str; 27] = [
     "catalogue",
     "announcement",
     "saved",
+    "kept_defaults",
     "client_recovery",
     "events",
     "facts",
@@ -43,7 +44,7 @@ const ROOMS: [&str; 27] = [
     "successor",
 ];
 /// How many rooms of the ground are not drawn: nobody there decides anything.
-const GROUND: usize = 16;
+const GROUND: usize = 17;
 /// How a field of `Core` and a value of it are written in its methods.
 const SELVES: [&str; 2] = ["self.", "core."];
 

@@ -16,6 +16,7 @@
 //! | [`settings`] | the environment variables, read when they are needed |
 //! | [`silent`] | what stands in the place of a dead driver's descriptors |
 //! | [`signals`] | a signal that must end nobody meanwhile |
+//! | [`user`] | who the program's user is to the daemon |
 //! | [`window`] | moments in which nobody forks |
 //! | [`failpoint`] | steps at which a test ends or stops the process |
 
@@ -35,4 +36,5 @@ pub(crate) mod peek;
 pub(crate) mod settings;
 pub(crate) mod signals;
 pub(crate) mod silent;
+pub(crate) mod user;
 pub(crate) mod window;

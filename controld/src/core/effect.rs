@@ -5,6 +5,7 @@ use super::events::JournalEvent;
 use super::evidence::ProcessKey;
 use super::gpu::{ManagedMode, ModeChange};
 use super::ids::{ConnectionId, JoinId, Pid, RequestId, ServerEpoch, SessionId, Uid};
+use super::kept_defaults::KeptDefaults;
 use super::peer::{Entrance, Peer};
 use super::policy::Policy;
 use super::saved::SavedNamed;
@@ -78,8 +79,8 @@ pub(crate) enum Effect {
     },
     /// End a session with success.
     EndSession { session: SessionId },
-    /// Keep these named servers, and no others, on disk; answered by exactly one `ServersKept`.
-    KeepServers { number: u64, servers: Vec<SavedNamed> },
+    /// Keep these named servers and defaults, and no others, on disk; answered by exactly one `ServersKept`.
+    KeepServers { number: u64, servers: Vec<SavedNamed>, defaults: KeptDefaults },
     /// Start a server process; answered by `ServerSpawned` or `SpawnFailed`.
     SpawnServer {
         /// Its epoch.

@@ -64,6 +64,8 @@ pub(crate) struct DaemonFacts {
 pub(crate) struct ReplayFacts {
     pub keep: &'static str,
     pub recover: &'static str,
+    /// How many users have other values.
+    pub users: usize,
 }
 
 /// What a domain does.

@@ -244,6 +244,9 @@ pub(crate) struct Saved {
     /// Whether servers of a file were made.
     #[prost(bool, tag = "14")]
     pub is_file_applied: bool,
+    /// Which of the defaults commands have set ([`Said`](super::Said)); absent in what earlier releases have saved.
+    #[prost(uint32, optional, tag = "15")]
+    pub defaults_said: Option<u32>,
 }
 
 impl Saved {

@@ -50,6 +50,7 @@ impl Core {
             named: self.servers.named().saved(),
             last_entrance: self.servers.named().last(),
             is_file_applied: self.servers.named().is_file_applied,
+            defaults_said: Some(self.kept_defaults().said().saved()),
             ..self.faults.saved()
         }
     }

@@ -12,9 +12,12 @@ use crate::io::runtime_dir::{CONTROL, RuntimeDirError};
 use crate::settings::servers_file::Plan;
 use crate::sys::passed;
 use remps_proto::admin::module::DEFAULT_NAMESPACE;
-use remps_proto::shim::SOCKET_NAME;
+use remps_proto::shim::{DEFAULTS_NAME, SOCKET_NAME};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+
+/// What a namespace's folder has.
+const FILES: [&str; 3] = [CONTROL, SOCKET_NAME, DEFAULTS_NAME];
 
 /// The namespace's name in a path: the default's folder is its server's.
 fn folder(entrance: &Entrance) -> Option<&str> {
@@ -47,8 +50,18 @@ impl Driver {
         let listening = self.successor.listen(keys::entrance(id), Kind::LISTENER_PUBLIC, listener, is_new);
         listening.map_err(|error| error.to_string())?;
         self.share_vault_with(entrance);
+        self.tell_programs_of(entrance);
         self.open_log_of(entrance);
         Ok(())
+    }
+
+    /// Writes what programs get that have the preload library and say nothing, where those of a namespace find the daemon.
+    fn tell_programs_of(&mut self, entrance: &Entrance) {
+        let Entrance { server, namespace, .. } = entrance;
+        let content = self.told_to_programs();
+        if let Err(error) = self.directory.tell_programs_of(server, folder(entrance), content.as_deref()) {
+            self.say(&format!("Programs of {server}/{namespace} are not told what [replay] has for them: {error}"));
+        }
     }
 
     /// Lets the programs of a namespace reach the vault from where they find the daemon.
@@ -106,7 +119,7 @@ impl Driver {
     /// # Errors
     /// [`StartError::Servers`] with the reason why those of the option can't be made.
     pub(super) async fn make_servers(&mut self, plan: Option<Plan>) -> Result<(), StartError> {
-        let kept = self.read_kept();
+        let (kept, defaults) = self.read_kept();
         let is_first = !self.core.has_planned_servers();
         if plan.is_some() && !is_first {
             self.say("The file of servers is left alone: an earlier daemon has read it");
@@ -136,7 +149,7 @@ impl Driver {
             }
             self.save();
         }
-        self.keep_what_is_so(&kept).await;
+        self.keep_what_is_so(&kept, &defaults).await;
         Ok(())
     }
 
@@ -159,13 +172,13 @@ impl Driver {
         Ok(())
     }
 
-    /// The paths of all their sockets.
+    /// The paths of all their sockets, and of what is beside these.
     pub(super) fn entrance_paths(&self) -> Vec<std::path::PathBuf> {
         let entrances = self.core.entrances();
         let paths = entrances
             .iter()
             .filter(|entrance| !self.core.is_joined(entrance.id))
-            .map(|entrance| self.directory.entrance_paths(&entrance.server, folder(entrance), &[CONTROL, SOCKET_NAME]));
+            .map(|entrance| self.directory.entrance_paths(&entrance.server, folder(entrance), &FILES));
         paths.flatten().collect()
     }
 }

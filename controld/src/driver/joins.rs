@@ -150,8 +150,16 @@ impl Driver {
         };
         let (place, events) = (Arc::clone(&known.asked.place), self.joins.events.clone());
         let has_one = self.successor.has_listener(keys::entrance(id));
+        let content = self.told_to_programs();
+        let listen = move || {
+            // Before anybody can come. One who is told nothing gets what its environment says.
+            if let Err(error) = place.tell_programs(content.as_deref()) {
+                tracing::warn!(%error, "programs of a daemon that has joined are not told what [replay] has for them");
+            }
+            place.listen(id.0, has_one)
+        };
         tokio::spawn(async move {
-            let bound = JOINED_PLACES.run(0, patient(FILE_PATIENCE), move || place.listen(id.0, has_one)).await;
+            let bound = JOINED_PLACES.run(0, patient(FILE_PATIENCE), listen).await;
             let result = said(bound).and_then(|bound| {
                 bound.map_err(|error| format!("no socket can be made in its pipe directory: {error}"))
             });

@@ -1,4 +1,5 @@
-//! Named servers on disk, where they outlive the daemon's end: read at the start, and written before each change.
+//! Named servers and default limits on disk, where they outlive the daemon's end: read at the start, and written before
+//! each change.
 //!
 //! | who says something of a server | is believed |
 //! |---|---|
@@ -6,11 +7,14 @@
 //! | the file of the option `-a`, at the start of a line | then |
 //! | the kept file | then, for servers that nobody before has named |
 //!
+//! What `set_default_…` has said is there again, too, but where the daemon's environment says something else.
+//!
 //! A kept server that can't be made now, because its device is missing for instance, is set aside: it stays in the file
 //! for the next start. While the file can't be read, or be written, changes are refused and nothing is written over.
 
 use super::Driver;
 use super::events::{Event, Events};
+use crate::core::KeptDefaults;
 use crate::core::saved::SavedNamed;
 use crate::io::blocking::{NoResult, STATE};
 use crate::io::state_folder::StateFolder;
@@ -48,20 +52,20 @@ impl Kept {
     ///
     /// # Errors
     /// Why nothing can be read, nor be kept from now on.
-    fn open(&mut self, path: &Path) -> Result<Plan, String> {
+    fn open(&mut self, path: &Path) -> Result<(Plan, KeptDefaults), String> {
         let read = StateFolder::open(path).map_err(|error| error.to_string()).and_then(|mut folder| {
             let Some((text, believed)) = folder.read().map_err(|error| error.to_string())? else {
-                return Ok((folder, Plan::new()));
+                return Ok((folder, (Plan::new(), KeptDefaults::default())));
             };
             let read = state_file::read(&text);
-            let plan = read.map_err(|error| format!("{}: {error}", folder.file().display()))?;
+            let kept = read.map_err(|error| format!("{}: {error}", folder.file().display()))?;
             folder.is_believed(believed);
-            Ok((folder, plan))
+            Ok((folder, kept))
         });
         match read {
-            Ok((folder, plan)) => {
+            Ok((folder, kept)) => {
                 self.folder = Ok(Arc::new(Mutex::new(folder)));
-                Ok(plan)
+                Ok(kept)
             }
             Err(reason) => {
                 self.folder = Err(reason.clone());
@@ -71,17 +75,17 @@ impl Kept {
     }
 
     /// The text of these servers and of what is set aside. One that has joined is there while its thin daemon says so.
-    fn text(&self, servers: &[SavedNamed]) -> (String, Vec<String>) {
+    fn text(&self, servers: &[SavedNamed], defaults: &KeptDefaults) -> (String, Vec<String>) {
         let servers = servers.iter().filter(|server| server.joined.is_none());
         let mut plan = self.aside.clone();
         plan.extend(servers.clone().map(|server| (server.name.clone(), planned(server))));
         let settled = servers.map(|server| server.name.clone());
-        (state_file::written(&plan), settled.filter(|name| self.aside.contains_key(name)).collect())
+        (state_file::written(&plan, defaults), settled.filter(|name| self.aside.contains_key(name)).collect())
     }
 
-    /// Keeps these servers, and tells when that is done.
-    pub(super) fn keep(&mut self, number: u64, servers: &[SavedNamed]) {
-        let (text, settled) = self.text(servers);
+    /// Keeps these servers and defaults, and tells when that is done.
+    pub(super) fn keep(&mut self, number: u64, servers: &[SavedNamed], defaults: &KeptDefaults) {
+        let (text, settled) = self.text(servers, defaults);
         self.settled = Some((number, settled));
         let (folder, events) = (self.folder.clone(), self.events.clone());
         tokio::spawn(async move {
@@ -101,15 +105,13 @@ impl Kept {
 
 /// Writes a text on a thread of its own.
 async fn write(folder: Result<Arc<Mutex<StateFolder>>, String>, text: String) -> Result<(), String> {
-    let folder = folder.map_err(|reason| format!("Named servers can't be kept: {reason}"))?;
+    let folder = folder?;
     let write = move || folder.lock().unwrap_or_else(PoisonError::into_inner).write(&text);
     match STATE.run(0, patient(PATIENCE), write).await {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(format!("Named servers can't be kept: {error}")),
-        Err(NoResult::Exhausted | NoResult::Stuck) => {
-            Err("Named servers can't be kept: the disk does not answer".to_owned())
-        }
-        Err(NoResult::Panicked(error)) => Err(format!("Named servers can't be kept: {error}")),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(NoResult::Exhausted | NoResult::Stuck) => Err("the disk does not answer".to_owned()),
+        Err(NoResult::Panicked(error)) => Err(error.to_string()),
     }
 }
 
@@ -133,16 +135,26 @@ fn planned(server: &SavedNamed) -> PlannedServer {
 }
 
 impl Driver {
-    /// Reads what is kept, if anything is to be; those servers that nobody has named before.
-    pub(super) fn read_kept(&mut self) -> Plan {
-        let Some(path) = self.settings.state_directory.clone() else { return Plan::new() };
+    /// Reads what is kept, if anything is to be, and goes on with the defaults in it; those servers that nobody has named
+    /// before, and what the file has.
+    pub(super) fn read_kept(&mut self) -> (Plan, KeptDefaults) {
+        let nothing = (Plan::new(), KeptDefaults::default());
+        let Some(path) = self.settings.state_directory.clone() else { return nothing };
         self.core.keep_servers();
         match self.kept.open(&path) {
-            Ok(plan) => plan,
+            Ok((plan, defaults)) => {
+                let named = self.settings.defaults_said;
+                for variable in self.core.take_kept_defaults(defaults.clone(), named) {
+                    self.say(&format!("Servers start with what {variable} says, and not with what was kept"));
+                }
+                (plan, defaults)
+            }
             Err(reason) => {
-                self.say(&format!("Named servers are not read from disk, and can't be changed: {reason}"));
+                self.say(&format!(
+                    "Named servers and default limits are not read from disk, and can't be changed: {reason}"
+                ));
                 self.reports.degraded.without_kept_servers(format!("not read from disk, no changes: {reason}"));
-                Plan::new()
+                nothing
             }
         }
     }
@@ -154,16 +166,16 @@ impl Driver {
     }
 
     /// Keeps what there is, if what was kept is something else.
-    pub(super) async fn keep_what_is_so(&mut self, kept: &Plan) {
+    pub(super) async fn keep_what_is_so(&mut self, kept: &Plan, defaults: &KeptDefaults) {
         if self.kept.folder.is_err() {
             return;
         }
-        let (text, _) = self.kept.text(&self.core.saved().named);
-        if text == state_file::written(kept) {
+        let (text, _) = self.kept.text(&self.core.saved().named, &self.core.kept_defaults());
+        if text == state_file::written(kept, defaults) {
             return;
         }
         if let Err(reason) = write(self.kept.folder.clone(), text).await {
-            self.say(&reason);
+            self.say(&format!("Named servers and default limits can't be kept: {reason}"));
         }
     }
 }

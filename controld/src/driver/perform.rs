@@ -35,7 +35,7 @@ impl Driver {
             Effect::RefuseJoin { join, reason } => self.refuse_join(join, &reason),
             Effect::EndJoin { join, reason } => self.end_join(join, reason),
             Effect::EndSession { session } => self.hand(session, ToSession::End(0)),
-            Effect::KeepServers { number, servers } => self.kept.keep(number, &servers),
+            Effect::KeepServers { number, servers, defaults } => self.kept.keep(number, &servers, &defaults),
             Effect::SpawnServer { server, uid, gid, multi_user, gpu } => {
                 self.start_server(server, uid, gid, Extent { multi_user, gpu });
             }

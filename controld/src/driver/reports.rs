@@ -141,6 +141,14 @@ impl Driver {
         self.reports.degraded.all(server, self.reports.recorder.journal_trouble(), self.logs.sink.troubles())
     }
 
+    /// What programs get that say nothing, where that is not nothing for everybody.
+    fn replay_facts(&self) -> Option<ReplayFacts> {
+        let file = &self.settings.file;
+        let (all, users) = (file.replay.words(), file.user_replays.len());
+        let is_said = file.replay.defaults().is_some() || users > 0;
+        is_said.then(|| ReplayFacts { keep: all.keep.word(), recover: all.recover.word(), users })
+    }
+
     fn picture(&self) -> Snapshot {
         let no_server = self.missing_server();
         let daemon = DaemonFacts {
@@ -154,12 +162,7 @@ impl Driver {
             degraded: self.degradations(no_server),
             driver: self.reports.driver.clone(),
             memory_unknown: None,
-            replay: self
-                .settings
-                .file
-                .replay
-                .defaults()
-                .map(|defaults| ReplayFacts { keep: defaults.keep.word(), recover: defaults.recover.word() }),
+            replay: self.replay_facts(),
             pipe_directory: self.directory.path().to_string_lossy().into_owned(),
         };
         let picture = self.core.picture(self.now(), daemon, self.witnesses.facts());

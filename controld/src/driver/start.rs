@@ -31,6 +31,7 @@ use crate::observe::log::LogSink;
 use crate::settings::Settings;
 use crate::settings::servers_file::Plan;
 use crate::sys::passed;
+use crate::sys::proc::ProcDir;
 use nix::sys::stat::fstat;
 use remps_proto::admin::Personality;
 use remps_proto::mps::log::Decoder;
@@ -252,10 +253,16 @@ impl Driver {
     /// Writes what programs get that have the preload library and say nothing, or takes away what another daemon has
     /// written. Without it they get what they would have had.
     fn tell_programs(&mut self) {
-        let written = self.directory.write_program_defaults(self.settings.file.replay.defaults());
-        if let Err(error) = written {
+        let content = self.told_to_programs();
+        if let Err(error) = self.directory.tell_programs(content.as_deref()) {
             self.say(&format!("Programs are not told what [replay] has for them: {error}"));
         }
+    }
+
+    /// What programs get that have the preload library and say nothing, as they read it.
+    pub(super) fn told_to_programs(&self) -> Option<String> {
+        let namespace = ProcDir::own().and_then(|own| own.namespace("user").ok());
+        self.settings.file.told_to_programs(namespace.map(|(_, inode)| inode))
     }
 
     /// Opens the socket `shim`, or goes on with the one that an earlier daemon had. Without it the daemon does all else.

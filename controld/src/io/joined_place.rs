@@ -7,6 +7,7 @@
 use super::folder::way::{is_exposed, is_trusted};
 use super::folder::{Folder, Identity, Kind};
 use super::packets::peer;
+use super::program_defaults;
 use super::runtime_dir::{CONTROL, entrances};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, connect, getpeername, getsockopt, socket, sockopt,
@@ -83,6 +84,14 @@ impl JoinedPlace {
         self.folder.listen_as(CONTROL, &entrances::bound_name(number), MODE, backlog).map(Some)
     }
 
+    /// Writes what programs get that have the preload library and say nothing, for those who find the daemon there.
+    ///
+    /// # Errors
+    /// What the kernel says; then there is no such file.
+    pub(crate) fn tell_programs(&self, content: Option<&str>) -> io::Result<()> {
+        program_defaults::tell(&self.folder, content).map(drop)
+    }
+
     /// Whether the socket there is the entrance of this number, and root or this user listens on it.
     fn is_heard(&self, number: u64) -> bool {
         let connected = || -> nix::Result<bool> {
@@ -96,8 +105,9 @@ impl JoinedPlace {
         connected().unwrap_or(false)
     }
 
-    /// Takes the socket away.
+    /// Takes the socket away, and what was said to programs.
     pub(crate) fn close(&self) {
+        program_defaults::take_away(&self.folder);
         if self.folder.has(CONTROL, Kind::Socket) {
             // What can't be removed is a socket that nobody hears.
             let _ = self.folder.remove(CONTROL);

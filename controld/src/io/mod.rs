@@ -16,6 +16,7 @@ pub(crate) mod mode_records;
 pub(crate) mod notify;
 pub(crate) mod packets;
 pub(crate) mod process;
+pub(crate) mod program_defaults;
 pub mod reaper;
 pub mod runtime_dir;
 pub(crate) mod seqpacket;

@@ -29,11 +29,11 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::socket::{Backlog, SockType};
 use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
 
-use remps_proto::shim::{DEFAULTS_NAME, ProgramDefaults};
+use remps_proto::shim::DEFAULTS_NAME;
 
 use super::folder::way::{self, Way};
 use super::folder::{Folder, Identity, Kind};
-use super::umask;
+use super::{program_defaults, umask};
 
 /// Name of the socket of servers, clients and the command line of other users.
 pub const CONTROL: &str = "control";
@@ -231,22 +231,15 @@ impl RuntimeDir {
         self.remove_on_exit(PID_FILE)
     }
 
-    /// Writes what programs with the preload library get that say nothing, for everybody to read. Where there is nothing to
-    /// tell, a file of an earlier daemon is taken away. Removed at the end.
+    /// Writes what programs with the preload library get that say nothing ([`program_defaults`]). Removed at the end.
     ///
     /// # Errors
-    /// As [`bind_listener`](Self::bind_listener).
-    pub(crate) fn write_program_defaults(&mut self, defaults: Option<ProgramDefaults>) -> Result<(), RuntimeDirError> {
-        let Some(defaults) = defaults else {
-            if let Ok(old) = self.folder.look(DEFAULTS_NAME) {
-                self.folder.remove_same(DEFAULTS_NAME, old.into());
-            }
-            return Ok(());
-        };
-        self.clear_way(DEFAULTS_NAME, Kind::File)?;
-        let written = self.folder.write(DEFAULTS_NAME, PID_FILE_MODE, defaults.to_string().as_bytes());
-        written.map_err(|source| self.failed("write", DEFAULTS_NAME, source))?;
-        self.remove_on_exit(DEFAULTS_NAME)
+    /// When it can't be written; then there is none.
+    pub(crate) fn tell_programs(&mut self, content: Option<&str>) -> Result<(), RuntimeDirError> {
+        let told = program_defaults::tell(&self.folder, content);
+        let aside = told.map_err(|source| self.failed("write", DEFAULTS_NAME, source))?;
+        self.remarks.extend(aside.map(|aside| moved(&self.folder, DEFAULTS_NAME, &aside)));
+        if content.is_some() { self.remove_on_exit(DEFAULTS_NAME) } else { Ok(()) }
     }
 
     /// Moves what has a name and is of another kind out of the way, and says so.

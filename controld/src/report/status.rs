@@ -86,10 +86,14 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String>
         span(daemon.uptime),
         harmless(&ready)
     )];
-    if let Some(ReplayFacts { keep, recover }) = daemon.replay {
-        lines.push(format!(
-            "Programs with the preload library: keep {keep}, recover {recover}, unless they say otherwise"
-        ));
+    if let Some(ReplayFacts { keep, recover, users }) = daemon.replay {
+        let others = match users {
+            0 => String::new(),
+            1 => "; those of one user have other values".to_owned(),
+            many => format!("; those of {many} users have other values"),
+        };
+        let line = format!("Programs with the preload library: keep {keep}, recover {recover}");
+        lines.push(format!("{line}, unless they say otherwise{others}"));
     }
     lines.extend(snapshot.witnesses.iter().map(witness));
     for gpu in &snapshot.gpus {

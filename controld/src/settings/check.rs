@@ -4,7 +4,7 @@ use super::cluster::host_and_port;
 use super::faults::Faults;
 use super::file::{Cluster, ConfigFile};
 use super::parse::OVERRIDES;
-use super::replay::{Keep, Recover};
+use super::replay;
 use crate::core::{DomainMatch, DomainPolicy, FaultPolicy, GpuPolicy, GroupPolicy, Grouping, Sharing};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -38,9 +38,6 @@ pub(super) fn check(file: &ConfigFile, faults: &mut Faults) {
     if file.state_directory != super::AUTOMATIC {
         check_path("state_directory", &file.state_directory, faults);
     }
-    if file.replay.recover != Recover::Nobody && file.replay.keep != Keep::State {
-        faults.add("replay.recover", "who is to be recovered has its state kept: keep = \"state\"");
-    }
     check_cluster(&file.cluster, faults);
     let overrides = &policy.domains.overrides;
     for (index, (matching, own)) in overrides.iter().enumerate() {
@@ -50,6 +47,7 @@ pub(super) fn check(file: &ConfigFile, faults: &mut Faults) {
         check_domain([&name, &name], own, policy.sharing, faults);
         faults.drop_inherited(first);
     }
+    replay::check(file, faults);
 }
 
 fn check_gpu(gpu: &GpuPolicy, faults: &mut Faults) {

@@ -32,7 +32,7 @@ pub(crate) use cluster::Surroundings;
 pub(crate) use faults::{ConfigFault, Lines};
 pub(crate) use file::ConfigFile;
 
-use crate::core::{Policy, Sharing};
+use crate::core::{Policy, Said, Sharing};
 use crate::patience::{patient, very_patient};
 use remps_proto::admin::defaults::Defaults;
 use remps_proto::admin::limits::{Percentage, Priority, parse_device_limits};
@@ -110,6 +110,8 @@ pub(crate) struct Settings {
     /// What servers start with, from `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`, `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT` and
     /// `CUDA_MPS_CLIENT_PRIORITY`.
     pub defaults: Defaults,
+    /// Which of these the environment says.
+    pub defaults_said: Said,
     /// What is wrong with the environment and out of date in the file, for the log.
     pub remarks: Vec<String>,
     /// `MPS_SERVER_BINARY`.
@@ -159,24 +161,33 @@ impl Settings {
         let (file, source, retired) = read_file(named)?;
         let path = source.path.display();
         let mut remarks: Vec<String> = retired.iter().map(|retired| format!("{path}: {retired}")).collect();
-        let mut defaults = Defaults::default();
+        let (mut defaults, mut defaults_said) = (Defaults::default(), Said::default());
         let text = |name: &str| environment(name).map(|value| value.to_string_lossy().into_owned());
         if let Some(value) = text("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") {
             match Percentage::parse(value.as_bytes()) {
-                Ok(percentage) => defaults.set_percentage(percentage),
+                Ok(percentage) => {
+                    defaults.set_percentage(percentage);
+                    defaults_said.threads = true;
+                }
                 Err(error) => remarks.push(format!("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={value}: {error}")),
             }
         }
         if let Some(value) = text("CUDA_MPS_CLIENT_PRIORITY") {
             match Priority::parse(value.as_bytes()) {
-                Ok(priority) => defaults.set_priority(priority),
+                Ok(priority) => {
+                    defaults.set_priority(priority);
+                    defaults_said.priority = true;
+                }
                 Err(error) => remarks.push(format!("CUDA_MPS_CLIENT_PRIORITY={value}: {error}")),
             }
         }
         if let Some(value) = text("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") {
             for limit in parse_device_limits(&value) {
                 match limit {
-                    Ok((device, limit)) => drop(defaults.set_limit(device, limit)),
+                    Ok((device, limit)) => {
+                        defaults.set_limit(device, limit);
+                        defaults_said.memory = true;
+                    }
                     Err(error) => remarks.push(format!("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT: {error}")),
                 }
             }
@@ -193,6 +204,7 @@ impl Settings {
             file,
             source,
             defaults,
+            defaults_said,
             remarks,
             server_binary: environment("MPS_SERVER_BINARY"),
             search_path: environment("PATH"),

@@ -5,6 +5,7 @@
 
 use super::faults::{ConfigFault, Faults, Lines, MOST_FAULTS, line_at, unknown};
 use super::file::ConfigFile;
+use super::replay::{self, UserReplays};
 use super::{check, retired};
 use crate::core::{DomainMatch, DomainPolicy};
 use toml::de::DeTable;
@@ -13,9 +14,10 @@ use toml::{Table, Value};
 /// The name of the tables with overrides.
 pub(super) const OVERRIDES: &str = "domain";
 /// The tables whose keys an override may have, except those of [`NOT_IN_OVERRIDES`].
-pub(super) const OVERRIDABLE: [&str; 2] = ["domains", "faults"];
-/// Keys that concern the grouping itself, which comes before any override can be looked up.
-pub(super) const NOT_IN_OVERRIDES: [&str; 2] = ["by", "by_gpu"];
+pub(super) const OVERRIDABLE: [&str; 3] = ["domains", "faults", "replay"];
+/// Keys that concern the grouping itself, which comes before any override can be looked up, and those of servers, which may
+/// be several users'.
+pub(super) const NOT_IN_OVERRIDES: [&str; 3] = ["by", "by_gpu", "end_tainted"];
 /// The keys that say which clients an override is for.
 pub(super) const MATCHERS: [&str; 3] = ["uid", "label", "cgroup"];
 /// Keys that had another name once: the table, the former name and the one of today. Both are understood.
@@ -41,7 +43,7 @@ pub(super) fn parse(text: &str) -> Result<(ConfigFile, Lines, Vec<ConfigFault>),
     merge(&mut sound, &given, &mut faults);
     let mut file = typed(&sound);
     if let Some(overrides) = &overrides {
-        file.policy.domains.overrides = read_overrides(&sound, overrides, &mut faults);
+        (file.policy.domains.overrides, file.user_replays) = read_overrides(&sound, overrides, &mut faults);
     }
     check::check(&file, &mut faults);
     if faults.count() == 0 {
@@ -143,23 +145,32 @@ fn set(sound: &mut Table, table: Option<&str>, key: &str, value: &Value, full: &
     }
 }
 
-fn read_overrides(sound: &Table, given: &Value, faults: &mut Faults) -> Vec<(DomainMatch, DomainPolicy)> {
+fn read_overrides(
+    sound: &Table,
+    given: &Value,
+    faults: &mut Faults,
+) -> (Vec<(DomainMatch, DomainPolicy)>, UserReplays) {
+    let (mut read, mut users) = (Vec::new(), UserReplays::new());
     let Some(entries) = given.as_array() else {
         faults.add(OVERRIDES, format!("overrides are written as [[{OVERRIDES}]], with two brackets"));
-        return Vec::new();
+        return (read, users);
     };
-    let mut read = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
         let name = format!("{OVERRIDES}[{}]", index + 1);
         match entry.as_table() {
-            Some(entry) => read.push(read_override(sound, &name, entry, faults)),
+            Some(entry) => {
+                let (matching, own) = read_override(sound, &name, entry, faults);
+                let says: Vec<&str> = replay::OF_USERS.into_iter().filter(|key| entry.contains_key(*key)).collect();
+                replay::note_user(&name, &matching, &says, own.replay, &mut users, faults);
+                read.push((matching, own.policy.domains.default));
+            }
             None => faults.add(&name, "is no table"),
         }
     }
-    read
+    (read, users)
 }
 
-fn read_override(sound: &Table, name: &str, entry: &Table, faults: &mut Faults) -> (DomainMatch, DomainPolicy) {
+fn read_override(sound: &Table, name: &str, entry: &Table, faults: &mut Faults) -> (DomainMatch, ConfigFile) {
     let mut effective = sound.clone();
     let mut matching = DomainMatch::default();
     for (key, value) in entry {
@@ -182,7 +193,7 @@ fn read_override(sound: &Table, name: &str, entry: &Table, faults: &mut Faults) 
             },
         }
     }
-    (matching, typed(&effective).policy.domains.default)
+    (matching, typed(&effective))
 }
 
 /// The table that a key of an override is otherwise in.

@@ -1,8 +1,8 @@
 //! What `--check-config` prints: every value in force, and where it comes from.
 
 use super::parse::{MATCHERS, NOT_IN_OVERRIDES, OVERRIDABLE, OVERRIDES};
-use super::{Settings, SettingsError};
-use crate::core::{DomainMatch, DomainPolicy};
+use super::{Settings, SettingsError, replay};
+use crate::core::DomainMatch;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -87,7 +87,12 @@ fn file_rows(settings: &Settings) -> Vec<Row> {
         rows.extend(value.map(|value| Row { name, value: shown(value), from }));
     }
     for (index, (matching, own)) in settings.file.policy.domains.overrides.iter().enumerate() {
-        rows.extend(override_rows(&format!("{OVERRIDES}[{}]", index + 1), matching, own, origin));
+        let mut own = as_table(own);
+        // What is not for one user alone has no such keys.
+        if let Some(replay) = replay::user_of(matching).and_then(|uid| settings.file.user_replays.get(&uid)) {
+            own.insert("replay".to_owned(), Value::Table(as_table(replay)));
+        }
+        rows.extend(override_rows(&format!("{OVERRIDES}[{}]", index + 1), matching, &own, &file, origin));
     }
     rows
 }
@@ -95,7 +100,8 @@ fn file_rows(settings: &Settings) -> Vec<Row> {
 fn override_rows(
     name: &str,
     matching: &DomainMatch,
-    own: &DomainPolicy,
+    own: &Table,
+    file: &Table,
     origin: impl Fn(&str) -> Option<String>,
 ) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -109,14 +115,15 @@ fn override_rows(
         let from = origin(&name).unwrap_or_default();
         rows.extend(value.map(|value| Row { value: shown(&value), name, from }));
     }
-    let tables = as_table(own);
     for table in OVERRIDABLE {
-        for (key, value) in tables.get(table).and_then(Value::as_table).into_iter().flatten() {
+        for (key, value) in own.get(table).and_then(Value::as_table).into_iter().flatten() {
             if NOT_IN_OVERRIDES.contains(&key.as_str()) {
                 continue;
             }
             let own = format!("{name}.{key}");
-            let from = origin(&own).unwrap_or_else(|| format!("as {table}.{key}"));
+            let is_inherited = file.get(table).and_then(|values| values.get(key)) == Some(value);
+            let inherited = if is_inherited { format!("as {table}.{key}") } else { "default".to_owned() };
+            let from = origin(&own).unwrap_or(inherited);
             rows.push(Row { name: own, value: shown(value), from });
         }
     }

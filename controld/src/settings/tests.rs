@@ -7,6 +7,7 @@ mod retired;
 use super::*;
 use crate::core::{ComputeModeAction, CulpritAction, GpuPolicy, Grouping, StrangerAction, VictimAction};
 use remps_proto::admin::defaults::Defaults;
+use remps_proto::shim::ProgramDefaults;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -194,6 +195,36 @@ fn programs_are_not_recovered_by_default_and_only_where_their_state_is_kept() {
         let error = with_file(&format!("[replay]\n{keep}recover = \"spare\"\n")).expect_err("nothing to go by");
         assert!(error.to_string().contains("replay.recover"), "{error}");
     }
+}
+
+#[test]
+fn programs_of_a_user_have_values_of_their_own_where_a_table_names_him_alone() {
+    let file = with_file(
+        "[replay]\nkeep = \"state\"\nrecover = \"spare\"\n[[domain]]\nuid = 7\nkeep = \"memory\"\n\
+         [[domain]]\nuid = 8\nrecover = \"in-place\"\n[[domain]]\nuid = 9\nstandby = true\n",
+    )
+    .expect("sound")
+    .file;
+    let told = file.told_to_programs(Some(5)).expect("it says something");
+    let gets = |uid| ProgramDefaults::read(told.as_bytes(), |namespace| namespace.filter(|it| *it == 5).map(|_| uid));
+    let words = |uid| gets(uid).map(|it| (it.keep.word(), it.recover.word()));
+    assert_eq!(words(7), Some(("memory", "nobody")), "who keeps less is not recovered by what others have");
+    assert_eq!(words(8), Some(("state", "in-place")));
+    assert_eq!([words(9), words(0)], [Some(("state", "spare")); 2], "{told}");
+    // One user's is told where nobody else has anything.
+    let file = with_file("[[domain]]\nuid = 7\nkeep = \"state\"\n").expect("sound").file;
+    assert!(file.told_to_programs(None).is_some_and(|told| told.contains("\nuser=7 state nobody\n")));
+    assert_eq!(with_file("[[domain]]\nuid = 7\nstandby = true\n").expect("sound").file.told_to_programs(None), None);
+    // What a program can't know before it asks decides nothing.
+    for matching in ["label = \"a\"", "cgroup = \"/a\"", "uid = 1\nlabel = \"a\""] {
+        let text = format!("[[domain]]\nkeep = \"state\"\n{matching}\n");
+        assert_fault(&text, 2, "domain[1].keep", "names a uid alone");
+    }
+    assert_fault("[[domain]]\nuid = 7\nrecover = \"spare\"\n", 3, "domain[1].recover", "keep = \"state\"");
+    assert_fault("[[domain]]\nuid = 7\nkeep = \"all\"\n", 3, "domain[1].keep", "`nothing`");
+    assert_fault("[[domain]]\nuid = 7\nend_tainted = \"never\"\n", 3, "domain[1].end_tainted", "no such key");
+    let many: String = (0..1025).map(|uid| format!("[[domain]]\nuid = {uid}\nkeep = \"state\"\n")).collect();
+    assert_fault(&many, 1, "domain", "1024 may");
 }
 
 #[test]

@@ -17,6 +17,7 @@ pub(crate) use node::NodeError;
 
 use crate::io::folder::Kind;
 use crate::io::join_link::{JoinLink, Parcel};
+use crate::io::program_defaults;
 use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, RuntimeDir, RuntimeDirError};
 use crate::observe::log::LogSink;
 use crate::patience::patient;
@@ -267,7 +268,8 @@ impl Thin {
             }
             if Instant::now() >= give_up {
                 self.say(&format!("Nobody to join for {} s", patient(REJOINING).as_secs()));
-                // Nobody listens there any more, or nobody who could be joined.
+                // Nobody listens there any more, or nobody who could be joined, and what that one said is over.
+                program_defaults::take_away(self.directory.folder());
                 if self.directory.folder().has(CONTROL, Kind::Socket) {
                     let _ = self.directory.folder().remove(CONTROL);
                 }

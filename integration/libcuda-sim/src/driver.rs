@@ -131,6 +131,8 @@ pub(crate) struct Driver {
 #[derive(Debug)]
 struct ProcessLink {
     _link: Link,
+    /// What its server has.
+    devices: Vec<u32>,
     is_lost: Arc<AtomicBool>,
 }
 
@@ -164,11 +166,14 @@ pub(crate) fn initialise() -> Outcome {
     vmm::note_taken();
     let path = mps::control_path();
     let descriptor = Descriptor::open()?;
-    let devices = hardware::devices(&script);
+    let mut devices = hardware::devices(&script);
     // All that it sees, whether it will have contexts there or not.
     devices.iter().for_each(|device| descriptor.add_device(device.ordinal));
     let daemon = mps::probe(&path)?.then_some(path);
     let process_link = daemon.as_deref().map(|path| ProcessLink::connect(path, &descriptor)).transpose()?;
+    if let Some(link) = &process_link {
+        devices = hardware::devices_of_server(&script, &link.devices);
+    }
     uvm::listen()?;
     wakers::open()?;
     let (own_trap, own_memory_fault) =
@@ -206,6 +211,7 @@ impl ProcessLink {
     fn connect(path: &std::path::Path, descriptor: &Descriptor) -> Outcome<Self> {
         let mut link = Link::connect(path, PROCESS_CONTEXT)?;
         link.lend(&descriptor.watcher().map_err(|_| Code::OPERATING_SYSTEM)?)?;
+        let devices = link.devices()?;
         let is_lost = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&is_lost);
         link.listen(move |notice| {
@@ -213,7 +219,7 @@ impl ProcessLink {
                 flag.store(true, Ordering::SeqCst);
             }
         })?;
-        Ok(Self { _link: link, is_lost })
+        Ok(Self { _link: link, devices, is_lost })
     }
 }
 

@@ -103,6 +103,13 @@ impl Link {
         reply.ok_or(Code::MPS_RPC_FAILURE)
     }
 
+    /// Which devices the server has.
+    pub(crate) fn devices(&self) -> Outcome<Vec<u32>> {
+        self.tell(Command::Devices)?;
+        let reply = Message::read(&self.replies).ok().flatten().and_then(|message| message.devices());
+        reply.ok_or(Code::MPS_RPC_FAILURE)
+    }
+
     /// Sends a command.
     pub(crate) fn tell(&self, command: Command) -> Outcome {
         Message::from(command).write(&self.commands).map_err(|_| Code::MPS_RPC_FAILURE)

@@ -136,6 +136,26 @@ pub fn devices(script: &Script) -> Vec<Device> {
     seen(machine(script), std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref())
 }
 
+/// The devices that this process sees under MPS: of those of its server, whose numbers it counts by. A server that was
+/// given the second GPU alone has a first one for its clients.
+#[must_use]
+pub fn devices_of_server(script: &Script, ordinals: &[u32]) -> Vec<Device> {
+    let machine = machine(script);
+    let of_server = ordinals.iter().filter_map(|ordinal| machine.iter().find(|device| device.ordinal == *ordinal));
+    let of_server: Vec<Device> = of_server.cloned().collect();
+    seen_of(of_server, std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref())
+}
+
+/// Numbers are places among them.
+fn seen_of(of_server: Vec<Device>, names: Option<&str>) -> Vec<Device> {
+    let Some(names) = names else { return of_server };
+    let one = |name: &str| match name.parse::<usize>() {
+        Ok(place) => of_server.get(place).cloned(),
+        Err(_) => of_server.iter().find(|device| device.visible_name() == name).cloned(),
+    };
+    names.split(',').map_while(|name| one(name.trim())).collect()
+}
+
 /// CUDA stops at the first name that means nothing.
 fn seen(all: Vec<Device>, names: Option<&str>) -> Vec<Device> {
     let Some(names) = names else {
@@ -188,5 +208,19 @@ mod tests {
         assert_eq!(seen(Some(&format!("{},{}", names[2], names[0]))), [49, 0]);
         assert_eq!(names[1], "MIG-5e900000-0000-0005-7369-6d0000000001");
         assert_eq!(named.iter().map(|device| device.name.as_str()).collect::<Vec<_>>(), ["NVIDIA A", "NVIDIA B"]);
+    }
+
+    #[test]
+    fn who_is_under_a_server_counts_the_servers_devices() {
+        let all = machine(&Script::parse("MPS_SIM_DEVICES=3"));
+        let second = vec![all[1].clone()];
+        let seen = |of_server: &[Device], names: Option<&str>| -> Vec<u32> {
+            seen_of(of_server.to_vec(), names).iter().map(|device| device.ordinal).collect()
+        };
+        assert_eq!([seen(&second, None), seen(&second, Some("0"))], [[1], [1]]);
+        assert_eq!(seen(&second, Some("1")), [0; 0], "there is no second one");
+        assert_eq!(seen(&second, Some(&all[1].visible_name())), [1]);
+        assert_eq!(seen(&second, Some(&all[0].visible_name())), [0; 0]);
+        assert_eq!(seen(&all, Some("2,0")), [2, 0]);
     }
 }

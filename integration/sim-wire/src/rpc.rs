@@ -18,6 +18,8 @@ pub enum Command {
     Attach(u32),
     /// A kernel of this context has faulted with this `CUresult`; not answered.
     Fault(u32),
+    /// Which devices the server has; answered with their ordinals.
+    Devices,
 }
 
 /// Server to client, unasked.
@@ -47,6 +49,8 @@ const ATTACHED: u32 = 3;
 const POISON: u32 = 4;
 const TERMINATE: u32 = 5;
 const DOOM: u32 = 6;
+const DEVICES: u32 = 7;
+const HAS: u32 = 8;
 
 /// A message as it travels: operation and payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +61,7 @@ impl From<Command> for Message {
         match command {
             Command::Attach(device) => Self(ATTACH, device.to_le_bytes().to_vec()),
             Command::Fault(status) => Self(FAULT, status.to_le_bytes().to_vec()),
+            Command::Devices => Self(DEVICES, Vec::new()),
         }
     }
 }
@@ -84,6 +89,9 @@ impl Message {
     /// The command it carries.
     #[must_use]
     pub fn command(&self) -> Option<Command> {
+        if self.0 == DEVICES {
+            return Some(Command::Devices);
+        }
         let number = self.1.as_slice().try_get_u32_le().ok()?;
         match self.0 {
             ATTACH => Some(Command::Attach(number)),
@@ -111,12 +119,25 @@ impl Message {
             .then(|| Attached { thread_percentage: payload.get_f64_le(), pinned_limit: payload.get_u64_le() })
     }
 
+    /// Which devices a server has, by their ordinals, in the order in which its clients count them.
+    #[must_use]
+    pub fn of_devices(ordinals: impl Iterator<Item = u32>) -> Self {
+        Self(HAS, ordinals.take(MAX_PAYLOAD / 4).flat_map(u32::to_le_bytes).collect())
+    }
+
+    /// These ordinals.
+    #[must_use]
+    pub fn devices(&self) -> Option<Vec<u32>> {
+        let number = |bytes: &[u8]| bytes.try_into().ok().map(u32::from_le_bytes);
+        (self.0 == HAS).then(|| self.1.chunks(4).map_while(number).collect())
+    }
+
     /// The bytes on the pipe.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER + self.1.len());
         bytes.put_u32_le(self.0);
-        bytes.put_u32_le(u32::try_from(self.1.len()).expect("a payload of ours is at most 16 bytes"));
+        bytes.put_u32_le(u32::try_from(self.1.len()).expect("a payload of ours is short"));
         bytes.put_slice(&self.1);
         bytes
     }

@@ -210,8 +210,14 @@ impl Server {
     fn handle_command(&mut self, index: usize, message: &Message) {
         let identity = self.connections[index].identity;
         match message.command() {
+            Some(Command::Devices) => {
+                let ordinals = self.behaviour.devices.iter().map(|device| device.ordinal);
+                self.connections[index].reply(&Message::of_devices(ordinals));
+            }
             Some(Command::Attach(ordinal)) => {
                 let Some(device) = self.behaviour.devices.iter().find(|device| device.ordinal == ordinal) else {
+                    // Who waits for an answer gets one.
+                    self.connections[index].reply(&Message::of_devices(std::iter::empty()));
                     return;
                 };
                 self.log.say(format!("Device {} (uuid {}) is associated", device.name, device.uuid));

@@ -102,3 +102,49 @@ fn without_the_machines_proc_they_share_a_server_and_it_is_said_what_that_costs(
         });
     }
 }
+
+#[test]
+fn clients_without_a_pid_are_not_counted_and_that_is_said() {
+    where_possible(&[POD], |stage| {
+        let [Ok(one), Ok(two)] = [0xe5, 0xf6].map(|number| Container::make(&uid(number), number)) else {
+            return Skipped("no right to make a cgroup".to_owned()).report();
+        };
+        let pod = Pod::start(stage, "max_clients = 1", &machines_proc(stage));
+        let mut clients = [client_in(stage, &one), client_in(stage, &two), client_in(stage, &one)];
+        clients.iter_mut().for_each(Program::ping);
+        assert_eq!(stage.ask("get_server_list\n").lines().count(), 1, "{}", pod.0.output());
+        pod.wait_for(stage, "and max_clients counts none");
+        clients.into_iter().for_each(Program::leave);
+    });
+}
+
+/// How many descriptors the daemon has open.
+fn open_files(pod: &Pod) -> usize {
+    // The daemon is what the wrapper that makes the namespace has started.
+    let children = format!("/proc/{0}/task/{0}/children", pod.0.pid());
+    let daemon = std::fs::read_to_string(children).expect("the wrapper runs");
+    let folder = format!("/proc/{}/fd", daemon.trim());
+    std::fs::read_dir(folder).expect("the daemon runs, and root may look").count()
+}
+
+#[test]
+fn a_container_that_connects_hundreds_of_times_takes_nothing_from_others() {
+    where_possible(&[POD], |stage| {
+        let pod = Pod::start(stage, "by = \"uid\"", &machines_proc(stage));
+        let mut first = Program::attached(stage, geteuid().as_raw());
+        first.ping();
+        let before = open_files(&pod);
+        for _ in 0..300 {
+            // It says that it is a client, and is gone before it is told anything.
+            let connection = integration::lab::client::Connection::open(&stage.pipe_dir().join("control"));
+            let connection = connection.expect("the daemon accepts");
+            let _ = connection.greets(remps_proto::mps::handshake::Role::CLIENT);
+        }
+        let mut other = Program::attached(stage, geteuid().as_raw());
+        other.ping();
+        first.ping();
+        other.leave();
+        stage.wait_for("as few open files as before", || open_files(&pod) <= before + 2);
+        first.leave();
+    });
+}

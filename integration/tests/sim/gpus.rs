@@ -4,7 +4,7 @@ use integration::lab::process::Process;
 use integration::lab::watch::wait_for;
 use integration::lab::{LIMIT, VERY_PATIENT};
 use integration::sim::{Sim, error_of, find_event};
-use integration::under_test::{Subject, once};
+use integration::under_test::{Subject, for_each, once, subjects};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use sim_wire::hardware::{Device, machine};
@@ -295,5 +295,27 @@ fn clients_that_see_one_gpu_or_mig_instance_have_a_server_for_it() {
         assert!(faults.any(|line| labels.iter().all(|label| line.contains(label))), "{metrics}");
         goes_on(&sim, &clients[0]);
         goes_on(&sim, &clients[2]);
+    });
+}
+
+#[test]
+fn a_client_whose_server_has_the_second_gpu_alone_works_on_that_whatever_it_sees_itself() {
+    for_each(subjects(), |subject| {
+        let gpu = devices(TWO)[1].clone();
+        let sim = Sim::new(subject, &[("MPS_SIM_DEVICES", "2")]);
+        let mut daemon = sim.lab.command(&["-d"]);
+        daemon.env("CUDA_VISIBLE_DEVICES", gpu.visible_name());
+        assert_eq!(sim.lab.finish(&mut daemon, b"").code, Some(0), "{subject}");
+        let name = gpu.visible_name();
+        for visible in [None, Some("0"), Some(name.as_str())] {
+            let mut command = sim.command("mps-first-alloc", &[]);
+            command.envs(visible.map(|visible| ("CUDA_VISIBLE_DEVICES", visible)));
+            let finished = sim.lab.finish(&mut command, b"");
+            assert_eq!((finished.code, error_of(&finished)), (Some(0), None), "{subject}: {visible:?}: {finished:?}");
+        }
+        // What its server has not it has not.
+        let mut command = sim.command("mps-first-alloc", &[]);
+        let finished = sim.lab.finish(command.env("CUDA_VISIBLE_DEVICES", "1"), b"");
+        assert!(error_of(&finished).is_some(), "{subject}: {finished:?}");
     });
 }

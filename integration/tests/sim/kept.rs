@@ -11,38 +11,38 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A bench whose daemon keeps its servers in a folder of its own.
-struct House {
-    sim: Sim,
-    folder: PathBuf,
+pub(super) struct House {
+    pub(super) sim: Sim,
+    pub(super) folder: PathBuf,
 }
 
 impl House {
-    fn new(subject: &Subject) -> Self {
+    pub(super) fn new(subject: &Subject) -> Self {
         let sim = Sim::new(subject, &[]);
         let folder = sim.lab.dir().join("state");
         sim.config(&format!("state_directory = \"{}\"\n", folder.display()));
         Self { sim, folder }
     }
 
-    fn file(&self) -> PathBuf {
+    pub(super) fn file(&self) -> PathBuf {
         self.folder.join("servers.toml")
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         fs::read_to_string(self.file()).unwrap_or_default()
     }
 
-    fn start(&self) {
+    pub(super) fn start(&self) {
         self.sim.lab.start(&[]);
     }
 
-    fn quit(&self) {
+    pub(super) fn quit(&self) {
         let daemon = self.sim.lab.running_daemon();
         assert_eq!(self.sim.lab.ask("quit\n"), "");
         self.sim.lab.wait_gone(daemon);
     }
 
-    fn does(&self, line: &str) {
+    pub(super) fn does(&self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         let done = self.sim.lab.run(&words, b"");
         assert_eq!((done.code, done.stderr_text()), (Some(0), String::new()), "{line}");
@@ -53,6 +53,18 @@ impl House {
         let failed = self.sim.lab.run(&words, b"");
         assert_eq!((failed.code, failed.stdout_text()), (Some(1), String::new()), "{line}");
         failed.stderr_text()
+    }
+
+    /// A command of either interface that succeeds, or what comes before that.
+    fn says(&self, line: &str) -> Option<i32> {
+        let words: Vec<&str> = line.split(' ').filter(|_| !line.starts_with("set_default")).collect();
+        let lines = if words.is_empty() { format!("{line}\n") } else { String::new() };
+        self.sim.lab.run(&words, lines.as_bytes()).code
+    }
+
+    /// What there is, with what servers to come start with, and the file.
+    fn everything(&self) -> (Vec<String>, String, String) {
+        (self.spaces(), self.sim.lab.ask("get_default_active_thread_percentage\n"), self.text())
     }
 
     /// What there is: each namespace with its server and limits, but not what its process does.
@@ -66,13 +78,17 @@ impl House {
     }
 
     /// Kills everything at once, as the end of the machine does.
-    fn pull_the_plug(&self) {
-        for process in self.sim.lab.processes() {
-            // One may have ended meanwhile.
-            let _ = kill(process, Signal::SIGKILL);
-        }
+    pub(super) fn pull_the_plug(&self) {
         let dir = self.sim.lab.dir();
-        wait_for(dir, dir, LIMIT, "the end of all", || self.sim.lab.processes().is_empty());
+        // A daemon that finds its holder dead may have started another one before its own turn comes.
+        wait_for(dir, dir, LIMIT, "the end of all", || {
+            let living = self.sim.lab.processes();
+            for process in &living {
+                // One may have ended meanwhile.
+                let _ = kill(*process, Signal::SIGKILL);
+            }
+            living.is_empty()
+        });
     }
 }
 
@@ -197,7 +213,7 @@ fn a_kept_server_whose_device_is_missing_stays_kept_until_it_is_made_anew() {
 }
 
 /// A file system with room for a few small files.
-struct SmallDisk<'a>(&'a Path);
+pub(super) struct SmallDisk<'a>(pub(super) &'a Path);
 
 impl Drop for SmallDisk<'_> {
     fn drop(&mut self) {
@@ -242,7 +258,8 @@ fn a_full_disk_refuses_the_command_and_leaves_everything_as_it_was() {
     });
 }
 
-const COMMANDS: [&str; 5] = [
+const COMMANDS: [&str; 6] = [
+    "set_default_active_thread_percentage 30",
     "server create other",
     "namespace create jobs --server=training",
     "server set training --active-thread-percentage=10",
@@ -258,30 +275,29 @@ fn dies_at(subject: &Subject, points: &[&str]) {
         house.start();
         house.does("server create training");
         house.does("namespace create old --server=training");
-        let before = (house.spaces(), house.text());
+        let before = house.everything();
         house.quit();
         house.start();
-        house.does(line);
-        let after = (house.spaces(), house.text());
+        assert_eq!(house.says(line), Some(0), "{line}");
+        let after = house.everything();
         assert_ne!(before, after, "{line}");
         house.quit();
         for point in points {
             for everything in [false, true] {
                 let _ = fs::remove_dir_all(&house.folder);
                 fs::create_dir(&house.folder).expect("the bench's folder is ours");
-                fs::write(house.file(), &before.1).expect("the bench's folder is ours");
+                fs::write(house.file(), &before.2).expect("the bench's folder is ours");
                 let mut armed = house.sim.lab.command(&["-d"]);
                 armed.env("MPS_TEST_KILL_AT", point);
                 assert_eq!(house.sim.lab.finish(&mut armed, b"").code, Some(0), "{subject}: {point}");
                 let daemon = house.sim.lab.running_daemon();
-                let words: Vec<&str> = line.split(' ').collect();
-                let _ = house.sim.lab.run(&words, b"");
+                let _ = house.says(line);
                 house.sim.lab.wait_gone(daemon);
                 if everything {
                     house.pull_the_plug();
                 }
                 house.start();
-                let found = (house.spaces(), house.text());
+                let found = house.everything();
                 let which = format!("{subject}: {line}, {point}, everything {everything}");
                 assert!(found == before || found == after, "{which}: {found:?}");
                 let is_kept = ["state-renamed", "state-kept", "state-known", "answered"].contains(point);

@@ -11,6 +11,7 @@ mod handed_over;
 mod handshake;
 mod hostile;
 mod kept;
+mod kept_defaults;
 mod module;
 mod named;
 mod newcomers;

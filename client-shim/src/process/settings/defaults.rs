@@ -16,7 +16,7 @@ use remps_proto::shim::{DEFAULTS_NAME, Keep, MAX_DEFAULTS_BYTES, ProgramDefaults
 
 use crate::process::{
     directory::{self, OTHERS_WRITE},
-    log, settings,
+    log, settings, user,
 };
 
 /// What has been read, as a number that an atomic holds: a lock could be held by another thread when the process forks.
@@ -56,9 +56,9 @@ fn read(path: &Path) -> Option<ProgramDefaults> {
         log::complain(format_args!("{} is not the daemon's: it says nothing", path.display()));
         return None;
     }
-    let mut bytes = Vec::with_capacity(MAX_DEFAULTS_BYTES + 1);
+    let mut bytes = Vec::new();
     file.take(MAX_DEFAULTS_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
-    ProgramDefaults::read(&bytes)
+    ProgramDefaults::read(&bytes, user::known_in)
 }
 
 #[cfg(test)]
@@ -68,11 +68,16 @@ mod tests {
         os::unix::fs::{PermissionsExt, chown, symlink},
     };
 
-    use nix::unistd::{geteuid, mkfifo};
+    use nix::unistd::{geteuid, getuid, mkfifo};
+    use remps_proto::shim::DefaultsFile;
 
     use super::*;
 
     const SPARE: ProgramDefaults = ProgramDefaults { keep: Keep::State, recover: Recover::Spare };
+
+    fn written(all: ProgramDefaults) -> String {
+        DefaultsFile { all, ..DefaultsFile::default() }.to_string()
+    }
 
     #[test]
     fn a_file_is_believed_that_only_the_daemon_can_have_written() {
@@ -80,7 +85,7 @@ mod tests {
         let path = folder.path().join(DEFAULTS_NAME);
         let set_mode = |mode| fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         assert_eq!(read(&path), None);
-        fs::write(&path, SPARE.to_string()).unwrap();
+        fs::write(&path, written(SPARE)).unwrap();
         set_mode(0o644);
         assert_eq!(read(&path), Some(SPARE));
         for mode in [0o664, 0o646] {
@@ -97,11 +102,27 @@ mod tests {
         fs::write(&path, "x".repeat(10 << 20)).unwrap();
         assert_eq!(read(&path), None);
         if geteuid().is_root() {
-            fs::write(&path, SPARE.to_string()).unwrap();
+            fs::write(&path, written(SPARE)).unwrap();
             chown(&path, Some(1001), None).unwrap();
             assert_eq!(read(&path), None, "another user's");
             chown(folder.path(), Some(1001), None).unwrap();
             assert_eq!(read(&path), Some(SPARE), "the whole directory is his, and so is the door");
+        }
+    }
+
+    #[test]
+    fn a_program_gets_what_the_file_has_for_its_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(DEFAULTS_NAME);
+        let user = getuid().as_raw();
+        let nothing = ProgramDefaults::default();
+        for (users, wanted) in
+            [([(user, SPARE), (user + 1, nothing)], SPARE), ([(user + 1, SPARE), (user + 2, SPARE)], nothing)]
+        {
+            let file = DefaultsFile { all: nothing, users: users.into(), namespace: None };
+            fs::write(&path, file.to_string()).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+            assert_eq!(read(&path), Some(wanted));
         }
     }
 }

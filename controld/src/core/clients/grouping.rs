@@ -56,7 +56,9 @@ impl Core {
         let uid = self.servers.server_user(&self.turn.policy, peer.uid);
         let mut key = DomainKey { uid, group, gpu: given.or(gpu), part: 0, entrance };
         while let Some(id) = self.servers.domain_by(&key) {
-            let Some(limit) = own.group.max_clients else {
+            // Nobody could say which connections of those without a pid are one process's, and a process must not have
+            // some on one server and some on another: they are all together, and fill no part.
+            let Some(limit) = own.group.max_clients.filter(|_| peer.pid != 0) else {
                 return id;
             };
             let clients = self.processes_of_domain(id);
@@ -88,8 +90,10 @@ impl Core {
             .processes()
             .filter(|(_, process)| self.servers.get(process.server).is_some_and(is_sound))
             .map(|(pid, _)| pid);
-        let waits =
-            |client: &&Client| client.domain == domain && client.stage == Stage::Waiting && client.spare.is_none();
+        let waits = |client: &&Client| {
+            let is_counted = client.spare.is_none() && client.peer.pid != 0;
+            client.domain == domain && client.stage == Stage::Waiting && is_counted
+        };
         served.chain(self.clients.iter().filter(waits).map(|client| client.peer.pid)).collect()
     }
 

@@ -1,4 +1,4 @@
-//! Changes of named servers are kept on disk before they are so, where the operator wants that: a command that was
+//! Changes of named servers and default limits are kept on disk before they are so, where the operator wants that: a command that was
 //! answered is found again after the daemon's end, and one that can't be kept changes nothing and says why.
 //!
 //! One change at a time: what is to be kept is everything as it will be after it, so the next one waits.
@@ -6,9 +6,11 @@
 use crate::core::clients::client::Client;
 use crate::core::events::RefusalReason;
 use crate::core::ids::{ConnectionId, EntranceId, SessionId, Uid};
+use crate::core::kept_defaults::Said;
 use crate::core::peer::Entrance;
 use crate::core::servers::named::{Named, not_found};
 use crate::core::{Core, DomainId, Effect, Peer};
+use remps_proto::admin::command::Command;
 use remps_proto::admin::module::{DEFAULT_NAMESPACE, Limits};
 use std::collections::VecDeque;
 
@@ -21,6 +23,8 @@ pub(super) enum Step {
     Set { server: String, namespace: String, uid: Option<Uid>, limits: Limits },
     /// A namespace goes, or with `default` its server.
     Delete { server: String, namespace: String, force: bool },
+    /// A command of the second interface sets a value that servers to come start with.
+    Default(Box<Command>),
     /// What is so is kept once more: a change was kept that could not be made.
     Again,
 }
@@ -36,6 +40,10 @@ pub(super) struct Keeping {
     under_way: Option<(u64, Wanted)>,
     waiting: VecDeque<Wanted>,
     last: u64,
+    /// Which of the defaults commands have set.
+    pub(super) said: Said,
+    /// Whether this daemon has gone on where another one stopped.
+    pub(super) goes_on: bool,
 }
 
 impl Core {
@@ -58,11 +66,12 @@ impl Core {
             let Some((session, step)) = self.commands.keeping.waiting.pop_front() else { return };
             match self.after(&step) {
                 Ok(after) => {
+                    let defaults = self.kept_defaults_after(&step);
                     let keeping = &mut self.commands.keeping;
                     keeping.last += 1;
                     let number = keeping.last;
                     keeping.under_way = Some((number, (session, step)));
-                    self.turn.push(Effect::KeepServers { number, servers: after.saved() });
+                    self.turn.push(Effect::KeepServers { number, servers: after.saved(), defaults });
                 }
                 Err(reason) => self.undo(session, &step, reason),
             }
@@ -77,7 +86,10 @@ impl Core {
         };
         match result {
             Ok(()) => self.commit((session, step)),
-            Err(reason) => self.undo(session, &step, reason),
+            Err(reason) => {
+                let what = if matches!(step, Step::Default(_)) { "Default limits" } else { "Named servers" };
+                self.undo(session, &step, format!("{what} can't be kept: {reason}"));
+            }
         }
         self.keep_next();
     }
@@ -103,7 +115,7 @@ impl Core {
                 self.may_go(server, namespace, *force)?;
                 named.remove(server, namespace);
             }
-            Step::Again => {}
+            Step::Default(_) | Step::Again => {}
         }
         Ok(named)
     }
@@ -118,7 +130,7 @@ impl Core {
         }
         match session {
             Some(session) => self.fail(session, reason),
-            None => self.turn.log(format!("Named servers can't be kept: {reason}")),
+            None => self.turn.log(reason),
         }
     }
 
@@ -137,6 +149,7 @@ impl Core {
         };
         match step {
             Step::Again => return,
+            Step::Default(command) => return self.set_default(session, &command),
             Step::Open { entrance, maker } => {
                 *self.servers.named_mut() = after;
                 let opened = self.servers.named().entrances().find(|known| known.id == entrance);

@@ -11,6 +11,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "most commands share one answer in each of these places")]
 
 mod answers;
+mod default_limits;
 mod joins;
 mod keeping;
 mod named;
@@ -113,11 +114,8 @@ impl Core {
         if let Some(within) = asker.rights.within {
             return self.perform_within(session, asker, within, command);
         }
-        if let Some(applied) = self.defaults.apply(&command) {
-            if applied.changed && matches!(command, Command::SetDefaultClientPriority { .. }) {
-                self.tell_priority();
-            }
-            return self.applied(session, applied);
+        if self.perform_default(session, &command) {
+            return;
         }
         if let Some(lines) = answer_before_server(&command, self.turn.policy.personality) {
             self.answer(session, lines);

@@ -18,7 +18,8 @@ pub(in crate::core) const MOST_NAMESPACES: usize = 256;
 /// What the names of users' own servers begin with.
 const OF_USER: &str = "uid_";
 /// Names that the daemon's own files have in the pipe directory and in those of servers.
-const TAKEN: [&str; 6] = ["control", "control_privileged", "control_lock", "control_join", "log", "shim"];
+const TAKEN: [&str; 7] =
+    ["control", "control_privileged", "control_lock", "control_join", "log", "shim", "shim_defaults"];
 
 /// A device that a server is given.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use super::scene::spawned;
 use super::*;
+use prost::Message as _;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use world::{fault, key};
@@ -49,6 +50,15 @@ impl Story {
 
     /// A process of a label of its own comes, and gets its connection if there is a server.
     fn comes(&mut self, uid: u32, pid: Pid) -> ConnectionId {
+        self.comes_as(Peer { pid, uid, gid: uid }, pid)
+    }
+
+    /// The same of one that has this number elsewhere, and none here.
+    fn comes_hidden(&mut self, uid: u32, number: Pid) -> ConnectionId {
+        self.comes_as(Peer { pid: 0, uid, gid: uid }, number)
+    }
+
+    fn comes_as(&mut self, peer: Peer, pid: Pid) -> ConnectionId {
         let connection = ConnectionId(self.number());
         let identity = Identity {
             start_time: key(pid, 0).start_time,
@@ -56,7 +66,6 @@ impl Story {
             cgroup: format!("/user.slice/run-{pid}.service"),
             ..Identity::default()
         };
-        let peer = Peer { pid, uid, gid: uid };
         self.feed(Input::ClientArrived { connection, peer, identity: Arc::new(identity), entrance: None });
         if self.core.waiting_peer(connection).is_none() {
             self.feed(Input::ServerGreeted { connection });
@@ -170,4 +179,52 @@ fn one_user_has_a_bounded_number_of_waiting_clients_whatever_is_a_domain() {
         story.comes(ATTACKER, pid);
     }
     assert_eq!(story.core.waiting(), 5, "the others are refused");
+}
+
+#[test]
+fn clients_without_a_pid_have_the_same_bounds_and_keep_nobody_else_out() {
+    let mut story = Story::new(|policy| {
+        policy.domains.default.group.by = Grouping::Client;
+        policy.constants.max_waiting_per_user = 5;
+    });
+    for number in 10..40 {
+        story.comes_hidden(ATTACKER, number);
+    }
+    assert_eq!((story.core.servers().count(), story.core.waiting()), (3, 5), "the others are refused");
+    let others = [story.comes(OTHER, 50), story.comes_hidden(OTHER, 51)];
+    assert!(others.iter().all(|other| story.core.waiting_peer(*other).is_none()), "another user's are served");
+}
+
+#[test]
+fn clients_without_a_pid_that_come_and_go_by_the_thousand_leave_nothing_behind() {
+    let mut story = Story::new(|_| {});
+    story.comes_hidden(ATTACKER, 10);
+    let saved = |story: &Story| story.core.saved().encoded_len();
+    let before = saved(&story);
+    for number in 11..5_000 {
+        story.comes_hidden(ATTACKER, number);
+    }
+    assert_eq!((story.core.waiting(), story.core.servers().count()), (0, 1));
+    assert_eq!(story.core.clients.iter().count(), 0, "no connection of those that the server has");
+    assert_eq!(story.core.client_processes(), [], "nobody knows when they end, so none is remembered");
+    assert_eq!(saved(&story), before, "nor told to a successor");
+    story.comes(ATTACKER, 9);
+    assert_eq!((story.core.waiting(), story.core.servers().count()), (0, 1));
+}
+
+#[test]
+fn clients_without_a_pid_are_not_counted_and_stay_with_one_server() {
+    let mut story = Story::new(|policy| policy.domains.default.group.max_clients = Some(1));
+    story.comes(ATTACKER, 10);
+    // Its connections are of one process, as far as anybody can tell, and must not be spread over servers.
+    story.comes_hidden(ATTACKER, 11);
+    story.feed(Input::ProcessGone { process: key(10, 0), end: End::Exited(0) });
+    story.comes_hidden(ATTACKER, 11);
+    assert_eq!(story.core.servers().count(), 1, "beside the one that fills it, and without it");
+    story.comes(ATTACKER, 12);
+    assert_eq!(story.core.servers().count(), 1, "they fill nothing");
+    story.comes(ATTACKER, 13);
+    assert_eq!(story.core.servers().count(), 2);
+    story.comes_hidden(ATTACKER, 11);
+    assert_eq!(story.core.servers().count(), 2);
 }

@@ -257,7 +257,7 @@ fn names_are_had_once_and_never_those_of_the_daemons_files() {
     story.does("server create a");
     assert_eq!(story.fails("server create a"), "Server a exists already");
     assert_eq!(story.fails("namespace create default --server=a"), "Namespace default of server a exists already");
-    for name in ["control", "control_privileged", "control_lock", "log", "shim"] {
+    for name in ["control", "control_privileged", "control_lock", "log", "shim", "shim_defaults"] {
         assert!(story.fails(&format!("server create {name}")).contains("the name of a file of the daemon's"));
         assert!(story.fails(&format!("namespace create {name} --server=a")).contains("the name of a file"));
     }
@@ -335,7 +335,7 @@ fn every_change_has_a_server_and_a_namespace() {
 /// What is to be kept, by its number.
 fn kept(effects: &[Effect]) -> Option<(u64, Vec<String>)> {
     effects.iter().find_map(|effect| match effect {
-        Effect::KeepServers { number, servers } => {
+        Effect::KeepServers { number, servers, .. } => {
             let spaces = servers.iter().flat_map(|server| &server.namespaces).map(|space| space.name.clone());
             Some((*number, spaces.collect()))
         }

@@ -14,7 +14,7 @@ const COSTS: &str = "the servers, namespaces and limits of before are not there,
 
 pub(super) fn state_directory(machine: &Machine) -> Outcome {
     let Some(path) = path(machine) else {
-        return Outcome::ok("none: named servers and their limits end with quit");
+        return Outcome::ok("none: named servers and limits end with quit");
     };
     let shown = path.display();
     let text = match StateFolder::look_into(&path) {
@@ -42,7 +42,7 @@ pub(super) fn state_directory(machine: &Machine) -> Outcome {
         }
     };
     match state_file::read(&text) {
-        Ok(plan) => of_plan(machine, &path.join(NAME).display().to_string(), &plan),
+        Ok((plan, _)) => of_plan(machine, &path.join(NAME).display().to_string(), &plan),
         Err(error) => Outcome::problem(
             format!("{}: {error}", path.join(NAME).display()),
             COSTS,

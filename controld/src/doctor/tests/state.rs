@@ -1,6 +1,7 @@
 //! The directory of named servers.
 
 use super::{DAEMON, Made};
+use crate::core::KeptDefaults;
 use crate::doctor::Severity::{Ok as Fine, Problem, Warning};
 use crate::doctor::machine::Daemon;
 use crate::settings::servers_file::{Plan, PlannedServer};
@@ -49,7 +50,7 @@ fn it_is_where_the_configuration_or_systemd_says() {
 #[test]
 fn what_is_kept_is_read_as_the_daemon_reads_it_and_nothing_is_locked_or_changed() {
     let made = keeping();
-    let good = written(&plan("GPU-0"));
+    let good = written(&plan("GPU-0"), &KeptDefaults::default());
     keeps(&made, &good);
     // A daemon that starts meanwhile finds the directory free.
     made.assert("state-directory", Fine, "servers.toml: 1");
@@ -57,7 +58,7 @@ fn what_is_kept_is_read_as_the_daemon_reads_it_and_nothing_is_locked_or_changed(
     made.assert("state-directory", Fine, "servers.toml: 1");
     let (_, believed) = folder.read().unwrap().unwrap();
     folder.is_believed(believed);
-    folder.write(&written(&plan("GPU-1"))).unwrap();
+    folder.write(&written(&plan("GPU-1"), &KeptDefaults::default())).unwrap();
     made.assert("state-directory", Warning, "the server training on GPU-1, which is not there");
     for (bad, why) in [
         (good.trim_end(), "its end is missing"),
@@ -73,7 +74,7 @@ fn what_is_kept_is_read_as_the_daemon_reads_it_and_nothing_is_locked_or_changed(
 #[test]
 fn what_others_may_change_or_is_no_file_is_a_problem() {
     let made = keeping();
-    keeps(&made, &written(&Plan::new()));
+    keeps(&made, &written(&Plan::new(), &KeptDefaults::default()));
     made.mode("state/servers.toml", 0o666);
     made.assert("state-directory", Problem, "alone");
     made.remove("state/servers.toml");

@@ -14,7 +14,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// What can't be done for any of them.
-const WITHOUT_PIDS: &str = "can't be followed, listed by ps or ended (hostPID: true)";
+const WITHOUT_PIDS: &str = "can't be followed, listed by ps or ended";
+/// What gives them pids.
+const ADVICE: &str = "hostPID: true";
 
 impl Driver {
     /// A client without a pid here waits for a server.
@@ -57,7 +59,11 @@ impl Driver {
             (Some(why), _) => format!("are placed by user alone ({why})"),
             (None, Err(error)) => format!("are placed by user alone (the kernel names no process: {error})"),
         };
-        let text = format!("clients of other PID namespaces {placed} and {WITHOUT_PIDS}");
+        let domains = &self.settings.file.policy.domains;
+        let mut all = std::iter::once(&domains.default).chain(domains.overrides.iter().map(|(_, own)| own));
+        let uncounted =
+            if all.any(|own| own.group.max_clients.is_some()) { ", and max_clients counts none" } else { "" };
+        let text = format!("clients of other PID namespaces {placed} and {WITHOUT_PIDS}{uncounted} ({ADVICE})");
         self.say(&format!("Degraded: {text}"));
         self.reports.degraded.with_hidden_clients(text);
     }

@@ -46,6 +46,7 @@ impl Driver {
         }
         let (core, effects) = Core::restored(self.now(), policy, saved, &alive);
         self.core = core;
+        self.core.restore_said(saved.defaults_said, &self.settings.defaults);
         for server in &alive {
             self.server_has(ServerEpoch(server.epoch), server.pid);
         }

@@ -10,12 +10,13 @@
 
 use super::{BACKLOG, CONTROL, DIRECTORY_MODE, MAX_SOCKET_PATH, RuntimeDir, RuntimeDirError};
 use crate::io::folder::{Folder, Kind, way};
-use crate::io::umask;
+use crate::io::{program_defaults, umask};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::socket::Backlog;
 use nix::sys::stat::{Mode, fstat, mkdirat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
+use remps_proto::shim::DEFAULTS_NAME;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -89,6 +90,22 @@ impl RuntimeDir {
         let _ = folder.remove(name);
         linkat(&self.folder, name, &folder, name, AtFlags::empty())?;
         self.remove_on_exit(&below(server, namespace, name)).map_err(io::Error::other)
+    }
+
+    /// Writes what the programs of a namespace get that have the preload library and say nothing, beside its socket.
+    ///
+    /// # Errors
+    /// When it can't be written; then there is none.
+    pub(crate) fn tell_programs_of(
+        &mut self,
+        server: &str,
+        namespace: Option<&str>,
+        content: Option<&str>,
+    ) -> Result<(), RuntimeDirError> {
+        let name = below(server, namespace, DEFAULTS_NAME);
+        let folder = self.enter(server, namespace)?;
+        program_defaults::tell(&folder, content).map_err(|source| self.failed("write", &name, source))?;
+        if content.is_some() { self.remove_on_exit(&name) } else { Ok(()) }
     }
 
     /// Removes the sockets of a namespace, and its folder where nothing else is in it.

@@ -51,6 +51,17 @@ fn an_override_is_shown_whole_with_what_it_inherits() {
 }
 
 #[test]
+fn what_a_users_programs_get_is_shown_where_it_is_said_of_them() {
+    let replay = "[replay]\nkeep = \"state\"\nrecover = \"spare\"\n";
+    let (listing, errors, _) =
+        checked(&format!("{replay}[[domain]]\nuid = 7\nkeep = \"memory\"\n[[domain]]\nuid = 8\n"));
+    assert_eq!(errors, "");
+    assert_eq!(row(&listing, "domain[1].keep"), ["\"memory\"", "line", "6"]);
+    assert_eq!(row(&listing, "domain[1].recover"), ["\"nobody\"", "default"]);
+    assert!(!listing.contains("domain[2].keep") && !listing.contains("end_tainted  \"when-spared\"  as"), "{listing}");
+}
+
+#[test]
 fn the_environment_counts_too() {
     let environment = |name: &str| (name == "CUDA_MPS_PIPE_DIRECTORY").then(|| OsString::from("/run/mps"));
     let folder = tempfile::tempdir().expect("a folder");
