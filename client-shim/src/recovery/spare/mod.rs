@@ -52,7 +52,6 @@ use crate::{
     process::{glibc, log, panics::unpanicked, settings},
 };
 use making::Spare;
-pub(super) use switch::Switched;
 
 /// Between two looks at what is kept.
 const EVERY: Duration = Duration::from_millis(20);
