@@ -6,7 +6,7 @@
 //! or that another process sees.
 //!
 //! `hold:name:n` keeps the thread alone there, until there is a file of the name in `MPS_SHIM_TEST_GO`: what a slow machine
-//! does with a thread beside others that go on.
+//! does with a thread beside others that go on. One with `.held` behind that name says that it is there.
 //!
 //! `fail:name:n` makes something fail the first n times that it is tried: what a machine does that is too slow.
 //!
@@ -64,10 +64,12 @@ pub(crate) const POINTS: &[&str] = &[
     "spare-file",
     "spare-loaded",
     "spare-cleared",
+    "spare-bound",
     "spare-initialised",
     "spare-contexts",
     "spare-memory",
     "spare-objects",
+    "spare-stands",
     "spare-memory-again",
     "spare-objects-again",
     "spare-leads",
@@ -80,6 +82,8 @@ const FAILURES: &[&str] = &["dead-threads-end", "dead-copys-thread"];
 #[cfg(debug_assertions)]
 mod armed {
     use std::{
+        ffi::{OsStr, OsString},
+        fs,
         path::Path,
         sync::{
             OnceLock,
@@ -154,6 +158,9 @@ mod armed {
     /// Waits for the test's word. Nobody can be told of a name that is missing.
     fn hold() {
         let Some(go) = settings::variable(c"MPS_SHIM_TEST_GO") else { return };
+        let held = [&go, OsStr::new(".held")].into_iter().collect::<OsString>();
+        // A test that is not told so waits in vain, and says that.
+        let _told = fs::write(held, "");
         while !Path::new(&go).exists() {
             thread::park_timeout(BETWEEN_LOOKS);
         }

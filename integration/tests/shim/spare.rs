@@ -17,19 +17,21 @@ use serde_json::{Value, json};
 use std::process::Command;
 
 /// What the library says when a copy is ready.
-const STANDS: &str = "a spare copy of the driver stands";
+pub(super) const STANDS: &str = "a spare copy of the driver stands";
 /// In which way a recovery was made, as `mps_shim.h` has it.
 const BY_THE_SPARE: u64 = 1;
 
 /// Steps of the making of a copy.
-pub(super) const MAKING: [&str; 7] = [
+pub(super) const MAKING: [&str; 9] = [
     "spare-file",
     "spare-loaded",
     "spare-cleared",
+    "spare-bound",
     "spare-initialised",
     "spare-contexts",
     "spare-memory",
     "spare-objects",
+    "spare-stands",
 ];
 /// Steps of a program that goes on with it.
 pub(super) const SWITCH: [&str; 3] = ["spare-memory-again", "spare-objects-again", "spare-leads"];
@@ -57,12 +59,12 @@ fn has_a_spare(sim: &Sim, program: &Process) {
 }
 
 /// In which way each recovery was made.
-fn ways(finished: &Finished) -> Vec<u64> {
+pub(super) fn ways(finished: &Finished) -> Vec<u64> {
     let all = events(finished, "recovered");
     all.iter().filter_map(|line| line["recovery"]["way"].as_u64()).collect()
 }
 
-fn recovered(program: &Process) -> usize {
+pub(super) fn recovered(program: &Process) -> usize {
     let output = program.output();
     output.matches("\"event\":\"recovered\"").count() + output.matches("\"event\":\"error\"").count()
 }

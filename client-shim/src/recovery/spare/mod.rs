@@ -49,7 +49,7 @@ use crate::{
     cuda::{belongings, library, second::Chosen},
     daemon::spare::{self, Grant},
     kept::{self, work::progress},
-    process::{glibc, log, panics::unpanicked, settings},
+    process::{failpoint::reached, glibc, log, panics::unpanicked, settings},
 };
 use making::Spare;
 
@@ -258,6 +258,7 @@ fn make(followed: &mut Followed) {
             work.pause = FIRST_PAUSE;
             work.told.clear();
             work.spare = Some(spare);
+            reached("spare-stands");
             *followed = Followed::default();
             drop(work);
             if settings::lines_wanted() {
