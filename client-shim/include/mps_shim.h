@@ -36,10 +36,11 @@ struct mps_shim_recovery {
     uint64_t modules_anew;    /* modules with variables that kernels may have written since they were last read, or that
                                * could not be read: they began anew with the values in their images */
     uint64_t objects;         /* streams, events, modules and the like that were made again */
-    uint64_t total_us;
+    uint64_t total_us;        /* until the program's calls were let in again */
     /* wait, unmap, name, file, load, init, context, map, objects, amputate */
+    /* the last one is done beside the program that goes on, and is 0 until it is done: see cut_off_us */
     uint64_t step_us[10];
-    uint32_t descriptors;     /* of the dead copy of the driver, that were cut off */
+    uint32_t descriptors;     /* of the dead copy of the driver, that were cut off by now */
     uint32_t mappings;
     uint32_t unmapped;        /* ranges that the dead copy has unmapped */
     uint32_t not_unmapped;    /* and has not */
@@ -61,6 +62,8 @@ struct mps_shim_recovery {
     uint32_t calls;           /* of the spare copy's functions in them */
     uint32_t reserved;
     uint64_t at_us;           /* when the error was noticed: microseconds since 1970; total_us is from then on */
+    uint64_t cut_off_us;      /* from then on until the dead copy was cut off, from when it holds nothing of the GPU any
+                               * more; 0 before that. More than total_us where it was done beside the program */
 };
 
 /* Writes what is known, `size` bytes of it at most, and returns the number of recoveries. */

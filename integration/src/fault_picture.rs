@@ -28,6 +28,8 @@ const WAYS: [(&str, &str, Tone); 3] = [
 ];
 /// The step within which parts of a switch are done, and the first part that is not.
 const FIRST_OF_OBJECTS: &str = "objects";
+/// The step that is mostly done when the program runs again.
+const LAST_STEP: &str = "amputate";
 /// The first step of the scale.
 const FINEST_MS: f64 = 0.01;
 
@@ -137,8 +139,11 @@ impl<'a> Seen<'a> {
         let mut at = 0.0;
         for step in RECOVERY_STEPS {
             let took = us(&recovery["steps_us"][step], step)?;
+            // The dead copy is mostly cut off behind the gate.
+            let end = recovery["cut_off_us"].as_u64().filter(|us| step == LAST_STEP && *us > 0);
+            let begin = end.map_or(at, |us| (us as f64 / 1e3 - took).max(at));
             if took > 0.0 {
-                marks.push(lasting(at, took, step));
+                marks.push(lasting(begin, took, step));
             }
             let mut part_at = at;
             for part in parts_of(step) {
@@ -228,6 +233,19 @@ mod tests {
         assert!(notes.contains("driver 580.159.04") && notes.contains("2026-11-24"), "{notes}");
         let drawn = chart.draw();
         assert!(roxmltree::Document::parse(&drawn).is_ok(), "{drawn}");
+    }
+
+    #[test]
+    fn what_is_done_behind_the_gate_is_drawn_behind_it() {
+        let mut report = recorded();
+        let recovery = &mut report["figures"][FIGURE]["result"][WAYS[1].0]["recovery"];
+        let total = recovery["total_us"].as_u64().expect("a number");
+        recovery["steps_us"][LAST_STEP] = 2_000.into();
+        recovery["cut_off_us"] = (total + 2_500).into();
+        let chart = chart(&report).expect("a picture");
+        let (from, to) = found(&chart, 1, LAST_STEP);
+        let gate = found(&chart, 1, "the gate opens").0;
+        assert!((from - gate - 0.5).abs() < 1e-6 && (to.expect("an end") - from - 2.0).abs() < 1e-6, "{from} {gate}");
     }
 
     #[test]

@@ -27,7 +27,7 @@ use std::{
 };
 
 use super::{children, resources};
-use crate::process::descriptors;
+use crate::process::{descriptors, silent};
 
 /// Which file a descriptor is of: device and inode.
 pub(crate) type Identity = (u64, u64);
@@ -49,12 +49,28 @@ pub(crate) struct Belongings {
     pub(crate) descriptors: BTreeMap<c_int, Identity>,
     /// Threads that there were when it had last opened something: its own, and one of the program's.
     threads: BTreeSet<c_int>,
+    /// It is what the last copy that has died had.
+    is_deads: bool,
 }
 
 impl Belongings {
     /// What a spare copy has.
     pub(crate) fn of(descriptors: BTreeMap<c_int, Identity>) -> Self {
-        Self { descriptors, threads: BTreeSet::new() }
+        Self { descriptors, ..Self::default() }
+    }
+
+    /// Does something to each of its descriptors that is its own still, and not the program's or another copy's by now:
+    /// meanwhile no copy closes it, nor is a child forked.
+    pub(crate) fn each(&self, mut work: impl FnMut(c_int)) {
+        for (number, identity) in &self.descriptors {
+            let living = living();
+            let is_anothers = living.living.descriptors.contains_key(number)
+                || resources::noted().is_some_and(|noted| noted.contains_key(number));
+            let identity = if self.is_deads { living.dead.get(number) } else { Some(identity) };
+            if !is_anothers && identity.is_some() && descriptors::identity_of(*number) == identity.copied() {
+                work(*number);
+            }
+        }
     }
 }
 
@@ -115,7 +131,7 @@ impl Living {
 }
 
 static LIVING: Mutex<Living> = Mutex::new(Living {
-    living: Belongings { descriptors: BTreeMap::new(), threads: BTreeSet::new() },
+    living: Belongings { descriptors: BTreeMap::new(), threads: BTreeSet::new(), is_deads: false },
     dead: BTreeMap::new(),
     intervals: 0,
 });
@@ -183,7 +199,7 @@ impl Interval {
         let (opened, others) = (resources::opened(), resources::opened_by_others());
         let mut living = living();
         for (number, open) in &new {
-            if others.get(number) == Some(&open.identity) {
+            if others.get(number) == Some(&open.identity) || silent::is_in_the_place(*number) {
                 continue;
             }
             let ends = || after.values().filter(|other| other.identity == open.identity).count();
@@ -229,16 +245,33 @@ fn is_drivers_socket(number: c_int) -> bool {
         && (option(number, libc::SO_TYPE) == Some(libc::SOCK_SEQPACKET) || super::socket_name::of(number).is_some())
 }
 
-/// The copy has closed one of its descriptors: another one of the same file may get the number.
+/// A copy has closed one of its descriptors, or is about to: another one of the same file may get the number.
 pub(crate) fn is_closed(number: c_int) {
-    living().living.descriptors.remove(&number);
+    let mut living = living();
+    living.living.descriptors.remove(&number);
+    living.dead.remove(&number);
+}
+
+/// Another file lies in the place of a copy's descriptor.
+pub(super) fn is_exchanged(number: c_int) {
+    let mut all = living();
+    let Living { living, dead, .. } = &mut *all;
+    let Some(identity) = descriptors::identity_of(number) else { return };
+    for known in [living.descriptors.get_mut(&number), dead.get_mut(&number)].into_iter().flatten() {
+        *known = identity;
+    }
+}
+
+/// The last copy that has died is cut off: nothing is its own any more.
+pub(crate) fn are_cut_off() {
+    living().dead.clear();
 }
 
 /// The living copy is dead: what it had.
 pub(crate) fn take() -> Belongings {
     let mut living = living();
     living.dead = living.living.descriptors.clone();
-    mem::take(&mut living.living)
+    Belongings { is_deads: true, ..mem::take(&mut living.living) }
 }
 
 /// The spare copy lives from now on, with what it has opened; what the one before had.
@@ -250,5 +283,5 @@ pub(crate) fn exchange(spare: BTreeMap<c_int, Identity>) -> Belongings {
 
 /// The copy of before lives on.
 pub(crate) fn put_back(belongings: Belongings) {
-    living().living = belongings;
+    living().living = Belongings { is_deads: false, ..belongings };
 }

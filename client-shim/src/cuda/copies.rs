@@ -6,17 +6,13 @@
 //! C library's, and not the ones that this library exports. Making the file takes longer than anything else here, so one
 //! is made in advance, by a thread that ends when it has.
 //!
-//! When a copy is dead and another one has taken its place, that thread gives back what it had ([`resources`]), whole: a
-//! process recovers as often as it must. One with a thread that does not wait yet, as on a slow machine, is tried again after
-//! the next one, and some more times in the background. It stays if that never comes, or if the program has an address
-//! in it ([`is_shown`]): a function that is not hooked, a private table. The first one stays in any case.
-#![expect(unsafe_code, reason = "loads a library and blocks a thread's signals")]
+//! What becomes of a dead one is in [`dead`](super::dead).
+#![expect(unsafe_code, reason = "loads a library")]
 
 use std::{
     ffi::{CStr, CString, OsStr, c_int, c_void},
     fs::{File, OpenOptions},
     io,
-    mem::MaybeUninit,
     os::{
         fd::{AsRawFd as _, FromRawFd as _},
         unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
@@ -24,21 +20,19 @@ use std::{
     path::{Path, PathBuf},
     ptr::{self, NonNull},
     sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    thread,
-    time::{Duration, Instant},
 };
 
 use crate::{
     cuda::{
         functions::{self, lookup::cuInit},
         library,
-        resources::{self, Known, Owner},
+        resources::{self, Owner},
         second,
     },
-    process::{glibc, imports, silent},
+    process::glibc,
 };
 
 /// The file of the copy that the program has loaded.
@@ -59,52 +53,11 @@ pub(crate) fn learn() -> bool {
     true
 }
 
-/// Has what a dead copy had given back, and a file for the next copy made.
-pub(crate) fn prepare(dead: Option<Dead>) {
-    on_a_thread(move || {
-        if let Some(dead) = dead {
-            dead.give_back();
-        }
-    });
-}
-
-/// The same for one that is not cut off yet: `amputate` does so, and says which descriptors are there still. `dead` is
-/// `None` for one that stays.
-pub(crate) fn bury(dead: Option<Dead>, amputate: impl FnOnce() -> Vec<c_int> + Send + 'static) {
-    on_a_thread(move || {
-        let descriptors = {
-            let _others_wait = locked(&GIVING_BACK);
-            amputate()
-        };
-        if let Some(dead) = dead {
-            Dead { descriptors, ..dead }.give_back();
-        }
-    });
-}
-
-/// Does this, and makes a file for the next copy, by a thread that takes none of the program's signals.
-fn on_a_thread(work: impl FnOnce() + Send + 'static) {
-    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: fills the set.
-    unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // The program's signals are for the program's threads.
-    // SAFETY: the set was filled, and there is room for the other.
-    let is_blocked = unsafe { libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) } == 0;
-    let made = thread::Builder::new().name("mps-shim-copy".into()).spawn(move || {
-        work();
-        try_again();
-        let is_there = next().is_some();
-        if !is_there && let Ok(file) = make() {
-            *next() = Some(file);
-        }
-        keep_trying();
-    });
-    // Without it the file is made when it is needed.
-    drop(made);
-    if is_blocked {
-        // SAFETY: what was there before.
-        unsafe { libc::sigprocmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+/// Makes a file for the next copy, if there is none.
+pub(super) fn make_next() {
+    let is_there = next().is_some();
+    if !is_there && let Ok(file) = make() {
+        *next() = Some(file);
     }
 }
 
@@ -152,144 +105,30 @@ fn can_be_run(file: &File) -> bool {
 /// A loaded copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copy {
-    handle: *mut c_void,
+    pub(super) handle: *mut c_void,
     /// From 1.
-    number: u64,
+    pub(super) number: u64,
     /// What it has, if that is known.
-    owner: Option<Owner>,
+    pub(super) owner: Option<Owner>,
 }
 
 // SAFETY: the linker's handle, which any thread may use.
 unsafe impl Send for Copy {}
 
-/// The first copy stays loaded when it is closed, and does something at the end of the process that it has asked for
-/// before it could be led (seen with 580.159.04): it stays as it is, cut off.
-const LAST_TO_STAY: u64 = 1;
-
 /// The copy that lives, but for the one that the program has loaded itself.
 static LIVING: Mutex<Option<Copy>> = Mutex::new(None);
 /// The program has an address in it.
 static IS_SHOWN: AtomicBool = AtomicBool::new(false);
-/// What the program knew by its address at the last recovery: what comes since is of the copy that lives, and what is no
-/// more by then may be found again.
-static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
-/// A dead copy is given back as long as somebody has it.
-static GIVING_BACK: Mutex<()> = Mutex::new(());
-/// How many wait for that: nothing is tried again then.
-static WANTED: AtomicUsize = AtomicUsize::new(0);
-/// Dead copies with a thread that has not ended, each with how often that was tried.
-static NOT_ENDED: Mutex<Vec<(Dead, u32)>> = Mutex::new(Vec::new());
-/// How often one is tried at most, and the time between two tries, at first and at most.
-const MOST_TRIES: u32 = 12;
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// Somebody tries again in the background.
-static IS_TRYING: AtomicBool = AtomicBool::new(false);
-
-fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The program is given an address in the copy that lives, which is never unloaded then.
 pub(crate) fn is_shown() {
     IS_SHOWN.store(true, Ordering::Release);
 }
 
-/// Waits until no dead copy is being given back, and keeps any from it.
-pub(crate) fn none_is_given_back() -> MutexGuard<'static, ()> {
-    WANTED.fetch_add(1, Ordering::AcqRel);
-    let guard = locked(&GIVING_BACK);
-    WANTED.fetch_sub(1, Ordering::AcqRel);
-    guard
-}
-
-/// Whether a dead copy is being given back now.
-pub(crate) fn is_one_given_back() -> bool {
-    matches!(GIVING_BACK.try_lock(), Err(TryLockError::WouldBlock))
-}
-
-/// Gives back what could not be given back before, each once; nothing while a recovery waits for that.
-fn try_again() {
-    let mut left = std::mem::take(&mut *locked(&NOT_ENDED)).into_iter();
-    while WANTED.load(Ordering::Acquire) == 0
-        && let Some((dead, tries)) = left.next()
-    {
-        dead.try_to_give_back(tries);
-    }
-    locked(&NOT_ENDED).extend(left);
-}
-
-/// The same until nothing is left, or has been tried too often. One thread does so at a time.
-fn keep_trying() {
-    let is_left = || !locked(&NOT_ENDED).is_empty();
-    while is_left() && !IS_TRYING.swap(true, Ordering::AcqRel) {
-        let mut pause = FIRST_PAUSE;
-        while is_left() {
-            let until = Instant::now() + pause;
-            while Instant::now() < until {
-                thread::park_timeout(until.saturating_duration_since(Instant::now()));
-            }
-            try_again();
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
-        // Whoever comes between this and the look has gone on without.
-        IS_TRYING.store(false, Ordering::Release);
-    }
-}
-
-/// A dead copy and what is still its own.
-#[derive(Debug)]
-pub(crate) struct Dead {
-    copy: Copy,
-    is_shown: bool,
-    /// Descriptors that nothing comes from any more.
-    descriptors: Vec<c_int>,
-}
-
-impl Dead {
-    /// The copy that has lived until now; `None` if it is the program's own, or nobody knows what it has. `descriptors`
-    /// are those that were cut off, `known` where nothing else may be found, of this copy and of all before.
-    pub(crate) fn take(descriptors: Vec<c_int>, known: Known) -> Option<Self> {
-        *locked(&KNOWN) = known;
-        let copy = locked(&LIVING).take()?;
-        copy.owner?.forget_exits();
-        Some(Self { copy, is_shown: IS_SHOWN.load(Ordering::Acquire), descriptors })
-    }
-
-    fn give_back(self) {
-        self.try_to_give_back(0);
-    }
-
-    /// Gives it back, which was tried so often before.
-    fn try_to_give_back(self, tries: u32) {
-        let _others_wait = locked(&GIVING_BACK);
-        let is_to_go = !self.is_shown && self.copy.number > LAST_TO_STAY;
-        let Some(owner) = self.copy.owner.filter(|_| is_to_go) else { return };
-        let Some(code) = library::find(self.copy.handle, cuInit::FUNCTION.name) else { return };
-        // One that goes on may touch all that the copy had.
-        if owner.end_threads(code.as_ptr()).is_err() {
-            let tries = tries + 1;
-            if tries < MOST_TRIES {
-                locked(&NOT_ENDED).push((self, tries));
-            }
-            return;
-        }
-        self.descriptors.into_iter().for_each(silent::close);
-        owner.delete_keys();
-        // SAFETY: the handle is open.
-        if let Some(library) = unsafe { imports::Library::of(self.copy.handle) } {
-            // SAFETY: a dead copy has nothing to do any more.
-            unsafe { library.end_in_silence() };
-        }
-        // SAFETY: nobody is in it and nobody will be: its threads have ended, the program has no address in it.
-        unsafe { glibc::dlclose(self.copy.handle) };
-        if library::library_of(code).is_some() {
-            // It is needed by somebody, and may be called at the process's end.
-            return;
-        }
-        // SAFETY: as above.
-        unsafe { owner.release(&locked(&KNOWN)) };
-    }
+/// The copy that has lived until now, and whether the program has an address in it; `None` if it is the program's own.
+pub(super) fn take_leave() -> Option<(Copy, bool)> {
+    let copy = LIVING.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+    Some((copy, IS_SHOWN.load(Ordering::Acquire)))
 }
 
 /// A file for a copy, and whether it was made in advance.
@@ -368,15 +207,7 @@ impl Copy {
     /// It has everything that the one before had.
     pub(crate) fn lives(self) {
         IS_SHOWN.store(false, Ordering::Release);
-        *locked(&LIVING) = Some(self);
-    }
-
-    /// It is not needed: nobody has got anything from it. Its descriptors are cut off.
-    pub(crate) fn discarded(self, descriptors: Vec<c_int>) -> Dead {
-        if let Some(owner) = self.owner {
-            owner.forget_exits();
-        }
-        Dead { copy: self, is_shown: false, descriptors }
+        *LIVING.lock().unwrap_or_else(PoisonError::into_inner) = Some(self);
     }
 }
 

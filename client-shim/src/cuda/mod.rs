@@ -5,6 +5,7 @@
 //! | [`functions`] | every function, described in one row |
 //! | [`types`], [`result`], [`errors`] | what they take and answer, and which answers mean that a context is dead |
 //! | [`library`], [`copies`] | where the driver's own functions are found, and other copies of its library |
+//! | [`dead`] | dead copies, cut off and given back |
 //! | [`call`] | how one is called, and why a call goes by us |
 //! | [`gate`], [`threads`], [`descent`] | who is inside the driver, what each thread has there, and who has begun it |
 //! | [`names`], [`moved`] | what handles and addresses of a former copy are called in the one that lives |
@@ -22,6 +23,7 @@ pub(crate) mod belongings;
 pub(crate) mod buffer;
 pub(crate) mod children;
 pub(crate) mod copies;
+pub(crate) mod dead;
 pub(crate) mod descent;
 pub(crate) mod errors;
 #[macro_use]

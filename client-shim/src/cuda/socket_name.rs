@@ -17,7 +17,7 @@ use std::{
 };
 
 use super::resources::is_drivers_name;
-use crate::process::descriptors::Held;
+use crate::process::descriptors::{Held, identity_of};
 
 /// How long it may take to become free.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -49,9 +49,18 @@ pub(crate) fn of(number: c_int) -> Option<Name> {
 #[derive(Debug)]
 pub(crate) struct Exchanged {
     /// Its number.
-    pub(crate) listener: c_int,
+    listener: c_int,
+    /// The pipe: device and inode.
+    identity: (u64, u64),
     /// The pipe's other end. As long as it is open the dead copy's thread sleeps on the pipe.
     _writer: File,
+}
+
+impl Exchanged {
+    /// The listener's number, if nothing else has it by now.
+    pub(crate) fn number(&self) -> Option<c_int> {
+        (identity_of(self.listener) == Some(self.identity)).then_some(self.listener)
+    }
 }
 
 /// Frees the name, if this process has it.
@@ -96,6 +105,8 @@ fn exchange(listener: c_int, name: Name) -> io::Result<Exchanged> {
         // SAFETY: the listener is the dead driver's, and both are open.
         unsafe { libc::dup3(reader.as_raw_fd(), listener, libc::O_CLOEXEC) },
     )?;
+    super::belongings::is_exchanged(listener);
+    let identity = identity_of(listener).ok_or(io::ErrorKind::NotFound)?;
     // Refused if nobody waited: then the name is free already.
     // SAFETY: the address is as long as the kernel has said.
     let _refused = unsafe { libc::connect(number, (&raw const name.address).cast(), name.length) };
@@ -115,7 +126,7 @@ fn exchange(listener: c_int, name: Name) -> io::Result<Exchanged> {
     }
     // Emptied, it lets the old thread sleep.
     let _empty = reader.read(&mut [0; 8]);
-    Ok(Exchanged { listener, _writer: writer })
+    Ok(Exchanged { listener, identity, _writer: writer })
 }
 
 /// A socket that no forked child has: a child would keep the name as long as it lives.

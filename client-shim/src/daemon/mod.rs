@@ -12,6 +12,7 @@
 //! | [`news`] | what the daemon says of this process's server, and who is told |
 //! | [`evidence`] | what is told to the daemon of faults |
 //! | [`recovered`] | what recoveries took, for the daemon |
+//! | [`renewal`] | that a dead copy of the driver is cut off |
 //! | [`spare`] | where a spare copy of the driver may stand |
 
 pub(crate) mod connection;
@@ -23,6 +24,7 @@ pub(crate) mod link;
 mod listener;
 pub(crate) mod news;
 pub(crate) mod recovered;
+pub(crate) mod renewal;
 pub(crate) mod spare;
 mod worker;
 

@@ -167,6 +167,11 @@ pub(crate) fn is_server_reaped() -> bool {
     word.is_over()
 }
 
+/// Whether it is known to be reaped by now. Nobody is waited for.
+pub(crate) fn is_server_known_to_be_reaped() -> bool {
+    server().is_over()
+}
+
 #[cfg(test)]
 mod tests {
     use super::{ServerState, Word};

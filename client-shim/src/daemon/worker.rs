@@ -3,7 +3,7 @@
 //!
 //! | first | what |
 //! |---|---|
-//! | 1 | another copy of the driver lives: the daemon looks which descriptors of the dead one are closed |
+//! | 1 | another copy of the driver lives; when the dead one is cut off the daemon looks which of its descriptors are closed |
 //! | 1 | what recoveries took is told |
 //! | 2 | news of this process's server is subscribed to, once for each connection and each copy of the driver |
 //! | 3 | what a thread of the program's wants now |
@@ -30,7 +30,7 @@ use super::{
     escrow::Escrow,
     evidence::Followed,
     link::{CHANGES, Job, Link, Wish, locked},
-    news, recovered,
+    news, recovered, renewal,
 };
 use crate::{
     cuda::{belongings, library},
@@ -50,8 +50,9 @@ pub(super) struct Worker {
     connection: Option<Connection>,
     escrow: Option<Escrow>,
     followed: Followed,
-    /// The copy of the driver that the daemon knows to live.
+    /// The copy of the driver that the daemon knows to live, and the one before which it knows all to be cut off.
     told: u64,
+    renewed: u64,
     /// When this connection's daemon was asked for news, since that copy lives.
     asked: Option<Instant>,
     pause: Duration,
@@ -63,7 +64,8 @@ impl Worker {
     pub(super) fn new(link: &'static Link, door: fn() -> OsString) -> Self {
         let (connection, escrow, followed) = (None, None, Followed::default());
         let (pause, try_at, has_complained) = (FIRST_PAUSE, Instant::now(), false);
-        Self { link, door, connection, escrow, followed, told: 0, asked: None, pause, try_at, has_complained }
+        let (told, renewed, asked) = (0, 0, None);
+        Self { link, door, connection, escrow, followed, told, renewed, asked, pause, try_at, has_complained }
     }
 
     /// Works until the process ends.
@@ -166,9 +168,13 @@ impl Worker {
             return Ok(());
         }
         let generation = library::generation();
-        if generation > self.told {
+        let cut_off = renewal::cut_off();
+        if cut_off > self.renewed {
             connection.ask(Ask::Renewed, None)?;
             reached("renewal-told");
+            self.renewed = cut_off;
+        }
+        if generation > self.told {
             // The new copy's have not been seen yet by a daemon that may not look.
             if self.followed.has_news() {
                 self.followed.offer_to(Some(connection))?;

@@ -74,6 +74,7 @@ fn call(driver: &mut Driver<cuInit::Signature>) -> CUresult {
         let surroundings = kept::Surroundings {
             has_context: evidence::offer,
             is_short: || {
+                recovery::burial::wait();
                 recovery::spare::give_way();
                 state::settle();
             },

@@ -5,6 +5,9 @@
 //! of allocation, escrow, adoption and recovery: between each two of them something has changed that outlives the process,
 //! or that another process sees.
 //!
+//! `hold:name:n` keeps the thread alone there, until there is a file of the name in `MPS_SHIM_TEST_GO`: what a slow machine
+//! does with a thread beside others that go on. One with `.held` behind that name says that it is there.
+//!
 //! `fail:name:n` makes something fail the first n times that it is tried: what a machine does that is too slow.
 //!
 //! As the daemon's own (`controld/src/failpoint.rs`) the code exists only where `debug_assertions` are on, and the names
@@ -48,58 +51,81 @@ pub(crate) const POINTS: &[&str] = &[
     "memory-again",
     "objects-again",
     "private-led",
-    "dead-amputated",
     "handles-renamed",
     "generation-known",
     "gate-open",
+    // The dead copy is cut off, beside the program that goes on or, in the second case, before.
+    "burial-begun",
+    "dead-silenced",
+    "dead-amputated",
+    "dead-cut-early",
     "renewal-told",
     // A spare copy, and the switch to it.
     "spare-file",
     "spare-loaded",
     "spare-cleared",
+    "spare-bound",
     "spare-initialised",
     "spare-contexts",
     "spare-memory",
     "spare-objects",
+    "spare-stands",
     "spare-memory-again",
     "spare-objects-again",
     "spare-leads",
-    "spare-former-cut",
 ];
 
 /// What can be made to fail.
 #[cfg(debug_assertions)]
-const FAILURES: &[&str] = &["dead-threads-end"];
+const FAILURES: &[&str] = &["dead-threads-end", "dead-copys-thread"];
 
 #[cfg(debug_assertions)]
 mod armed {
-    use std::sync::{
-        OnceLock,
-        atomic::{AtomicU32, Ordering},
+    use std::{
+        ffi::{OsStr, OsString},
+        fs,
+        path::Path,
+        sync::{
+            OnceLock,
+            atomic::{AtomicU32, Ordering},
+        },
+        thread,
+        time::Duration,
     };
 
     use super::{FAILURES, POINTS};
     use crate::process::settings;
 
+    /// Between two looks whether a thread may go on.
+    const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+
+    /// What happens there.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum What {
+        Signal(libc::c_int),
+        Held,
+        Failure,
+    }
+
     struct Armed {
-        /// `None` where something fails.
-        signal: Option<libc::c_int>,
+        what: What,
         name: String,
         left: AtomicU32,
     }
 
     fn parse(text: &str) -> Option<Armed> {
         let mut parts = text.split(':');
-        let signal = match parts.next()? {
-            "kill" => Some(libc::SIGKILL),
-            "stop" => Some(libc::SIGSTOP),
-            "fail" => None,
+        let what = match parts.next()? {
+            "kill" => What::Signal(libc::SIGKILL),
+            "stop" => What::Signal(libc::SIGSTOP),
+            "hold" => What::Held,
+            "fail" => What::Failure,
             _ => return None,
         };
-        let names = if signal.is_some() { POINTS } else { FAILURES };
+        let names = if what == What::Failure { FAILURES } else { POINTS };
         let name = parts.next().filter(|name| names.contains(name))?.to_owned();
         let times = parts.next().map_or(Some(1), |times| times.parse().ok())?;
-        Some(Armed { signal, name, left: AtomicU32::new(times) })
+        Some(Armed { what, name, left: AtomicU32::new(times) })
     }
 
     static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
@@ -118,11 +144,25 @@ mod armed {
     pub(super) fn reached(name: &'static str) {
         debug_assert!(POINTS.contains(&name), "{name} is missing in the list of steps");
         let Some(armed) = get().filter(|armed| armed.name == name) else { return };
-        if let Some(signal) = armed.signal
-            && armed.left.fetch_sub(1, Ordering::Relaxed) == 1
-        {
+        if armed.what == What::Failure || armed.left.fetch_sub(1, Ordering::Relaxed) != 1 {
+            return;
+        }
+        match armed.what {
             // SAFETY: a signal that no handler of the program's sees.
-            unsafe { libc::raise(signal) };
+            What::Signal(signal) => drop(unsafe { libc::raise(signal) }),
+            What::Held => hold(),
+            What::Failure => {}
+        }
+    }
+
+    /// Waits for the test's word. Nobody can be told of a name that is missing.
+    fn hold() {
+        let Some(go) = settings::variable(c"MPS_SHIM_TEST_GO") else { return };
+        let held = [&go, OsStr::new(".held")].into_iter().collect::<OsString>();
+        // A test that is not told so waits in vain, and says that.
+        let _told = fs::write(held, "");
+        while !Path::new(&go).exists() {
+            thread::park_timeout(BETWEEN_LOOKS);
         }
     }
 
@@ -134,17 +174,18 @@ mod armed {
 
     #[cfg(test)]
     mod tests {
-        use super::parse;
+        use super::{What, parse};
 
         #[test]
         fn a_step_is_a_known_name_with_what_happens_there() {
             let armed = parse("stop:memory-mapped:2").unwrap();
             assert_eq!(
-                (armed.signal, armed.name.as_str(), armed.left.into_inner()),
-                (Some(libc::SIGSTOP), "memory-mapped", 2)
+                (armed.what, armed.name.as_str(), armed.left.into_inner()),
+                (What::Signal(libc::SIGSTOP), "memory-mapped", 2)
             );
             assert!(parse("kill:gate-closed").is_some());
-            assert_eq!(parse("fail:dead-threads-end:3").unwrap().signal, None);
+            assert_eq!(parse("hold:burial-begun").unwrap().what, What::Held);
+            assert_eq!(parse("fail:dead-threads-end:3").unwrap().what, What::Failure);
             for wrong in
                 ["memory-mapped", "kill:nowhere", "kill:memory-mapped:x", "end:memory-mapped", "fail:memory-mapped", ""]
             {

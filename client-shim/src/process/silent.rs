@@ -89,10 +89,15 @@ fn length_of<T>(of: &T) -> Option<libc::socklen_t> {
     libc::socklen_t::try_from(size_of_val(of)).ok()
 }
 
+/// Whether a number is such a file.
+pub(crate) fn is_in_the_place(number: c_int) -> bool {
+    // SAFETY: asks for a number of the file's, whatever it is.
+    unsafe { libc::fcntl(number, GET_SIGNAL) == MARK }
+}
+
 /// Closes a number, if such a file is still there.
 pub(crate) fn close(number: c_int) {
-    // SAFETY: asks for a number of the file's, whatever it is.
-    if unsafe { libc::fcntl(number, GET_SIGNAL) } == MARK {
+    if is_in_the_place(number) {
         // SAFETY: it is nobody's but the dead copy's.
         unsafe { libc::close(number) };
     }

@@ -3,9 +3,11 @@
 //! Its descriptors become one that is never ready, and what it has mapped of files becomes plain memory: its threads
 //! still write there, so nothing can just be unmapped (`recovery-findings` 4). With its files closed the kernel frees
 //! what it had on the GPU, and its server hears that it has gone. What others have of the GPU, EGL or Vulkan, stays.
-#![expect(unsafe_code, reason = "descriptors and mappings of the dead copy are exchanged by number and address")]
+//!
+//! It is done beside a program that runs ([`burial`](super::burial)), so what is the dead copy's is looked at again for each
+//! descriptor and range, under the locks that are held by whoever opens, closes, maps or unmaps for a copy.
 
-use std::{ffi::c_int, ptr};
+use std::ffi::c_int;
 
 use crate::cuda::{
     belongings::Belongings,
@@ -13,7 +15,7 @@ use crate::cuda::{
     socket_name::Exchanged,
 };
 use crate::process::{
-    descriptors::identity_of,
+    failpoint::reached,
     maps::{self, Range},
     silent::Silent,
 };
@@ -46,15 +48,18 @@ impl Mapped {
         resources::noting().map_or_else(|| Self::Seen(seen()), Self::Noted)
     }
 
-    /// Where it still is: where each range begins, and its bytes.
-    fn ranges(&self) -> Vec<(usize, usize)> {
+    /// Puts plain memory where it still is, but for ranges that are another copy's; how many.
+    fn overlay(&self, is_anothers: impl Fn((usize, usize)) -> bool) -> u32 {
         let bounds = |range: Range| Some((usize::try_from(range.start).ok()?, usize::try_from(range.end).ok()?));
-        let all = match self {
-            Self::Noted(owner) => owner.mapped_files(),
-            Self::Seen(before) => seen().into_iter().filter(|of| before.contains(of)).filter_map(bounds).collect(),
-            Self::Kept => Vec::new(),
-        };
-        all.into_iter().map(|(start, end)| (start, end - start)).collect()
+        match self {
+            Self::Noted(owner) => owner.overlay_files(is_anothers),
+            Self::Seen(before) => {
+                let same = seen().into_iter().filter(|of| before.contains(of)).filter_map(bounds);
+                let own = same.map(|(start, end)| (start, end - start)).filter(|range| !is_anothers(*range));
+                own.map(|(start, size)| u32::from(resources::is_overlaid(start, size))).sum()
+            }
+            Self::Kept => 0,
+        }
     }
 }
 
@@ -66,19 +71,14 @@ fn seen() -> Vec<Range> {
 pub(super) fn perform(dead: &Belongings, listeners: Vec<Exchanged>, mapped: &Mapped, kept: &[(u64, u64)]) -> Cut {
     let mut cut = Cut::default();
     if let Some(silent) = Silent::new() {
-        let own = dead.descriptors.iter().filter(|(number, identity)| identity_of(**number) == Some(**identity));
-        let own = own.map(|(number, _)| *number).chain(listeners.iter().map(|exchanged| exchanged.listener));
-        for number in own.collect::<Vec<_>>() {
-            cut.descriptors.extend(silent.takes_the_place(number).then_some(number));
-        }
+        let mut exchange = |number| cut.descriptors.extend(silent.takes_the_place(number).then_some(number));
+        dead.each(&mut exchange);
+        listeners.iter().filter_map(Exchanged::number).for_each(exchange);
     }
+    reached("dead-silenced");
     // Only now: until then a pipe without its other end would keep a thread of the dead copy busy.
     drop(listeners);
-    for (start, size) in mapped.ranges() {
-        if !kept.iter().any(|(base, length)| meets((start, size), (*base, *length))) {
-            cut.mappings += u32::from(is_overlaid(start, size));
-        }
-    }
+    cut.mappings = mapped.overlay(|range| kept.iter().any(|other| meets(range, *other)));
     cut
 }
 
@@ -87,16 +87,4 @@ fn meets((start, size): (usize, usize), (base, length): (u64, u64)) -> bool {
     let ends = |start: u64, size: u64| start.saturating_add(size);
     let (start, size) = (u64::try_from(start).unwrap_or(u64::MAX), u64::try_from(size).unwrap_or(u64::MAX));
     start < ends(base, length) && base < ends(start, size)
-}
-
-fn is_overlaid(start: usize, size: usize) -> bool {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let place = ptr::with_exposed_provenance_mut(start);
-    // SAFETY: the range is the dead copy's alone, which may read and write there as before.
-    let is_overlaid = unsafe { libc::mmap(place, size, access, flags, -1, 0) != libc::MAP_FAILED };
-    if is_overlaid {
-        resources::is_plain(start);
-    }
-    is_overlaid
 }

@@ -8,7 +8,7 @@
 //! ```text
 //!  program ── hooks ── gate ── names, progress ── logic of the hook ──► the copy that lives
 //!                      │ the answer is one of errors                     ▲
-//!                      └──► recovery: everybody out, load, rebuild, amputate the dead one
+//!                      └──► recovery: everybody out, load, rebuild; then the dead one is cut off
 //! ```
 //!
 //! Before the first recovery a call costs the gate, its notes of work, and nothing for names. Without the setting it
@@ -23,6 +23,8 @@
 mod ahead;
 mod amputation;
 mod announced;
+pub(crate) mod burial;
+mod exchange;
 mod graphs;
 mod memory;
 mod objects;
@@ -43,7 +45,7 @@ pub(crate) use crate::cuda::gate::is_armed;
 use crate::{
     cuda::{
         arguments::Subject,
-        copies, errors,
+        copies, dead, errors,
         functions::{Effect, Function, lookup::cuInit},
         gate, library,
         result::CUresult,
@@ -51,7 +53,7 @@ use crate::{
     },
     daemon::evidence,
     kept::{self, work::progress},
-    process::{log, settings},
+    process::{log, settings, signals},
 };
 use told::Verdict;
 pub(crate) use told::of_child;
@@ -76,7 +78,8 @@ pub(crate) fn arm(constant_ranges: ConstantRanges) {
         return;
     }
     library::remember_first(cuInit::FUNCTION.driver());
-    copies::prepare(None);
+    dead::prepare();
+    burial::prepare();
     let _the_same = CONSTANT_RANGES.set(constant_ranges);
     gate::arm();
     announced::listen();
@@ -87,6 +90,7 @@ pub(crate) fn arm(constant_ranges: ConstantRanges) {
 /// Runs in a forked child before anything else does.
 extern "C" fn disarm() {
     gate::disarm();
+    signals::in_a_child();
 }
 
 /// One call of a hooked function in the ordinary way: nothing was ever recovered, so nothing is translated. `None` where

@@ -10,6 +10,7 @@ use std::{
 
 use remps_proto::shim;
 
+use super::amputation::Cut;
 use crate::process::panics::unpanicked;
 
 /// Bytes of a reason with its NUL.
@@ -35,10 +36,11 @@ pub(super) struct Recovery {
     pub(super) modules_anew: u64,
     /// Objects that were made again.
     pub(super) objects: u64,
-    /// Microseconds in all, and of each step.
+    /// Microseconds until the gate was open, and of each step. The last one is mostly not among the first of them: it is
+    /// done afterwards.
     pub(super) total: u64,
     pub(super) steps: [u64; STEPS.len()],
-    /// Descriptors and mappings of the dead copy that were cut off.
+    /// Descriptors and mappings of the dead copy that were cut off by now.
     pub(super) descriptors: u32,
     pub(super) mappings: u32,
     /// Ranges that the dead copy has unmapped, and that it has refused to.
@@ -68,6 +70,8 @@ pub(super) struct Recovery {
     pub(super) reserved: u32,
     /// The time of day at which the error was noticed, in microseconds.
     pub(super) at: u64,
+    /// Microseconds until the dead copy was cut off, 0 before that.
+    pub(super) cut_off: u64,
 }
 
 /// In which way the last recovery was made.
@@ -161,6 +165,7 @@ impl Recovery {
             calls: 0,
             reserved: 0,
             at: 0,
+            cut_off: 0,
         }
     }
 
@@ -174,6 +179,18 @@ impl Recovery {
             steps_us: self.steps.to_vec(),
             switch_us: self.switch.to_vec(),
         }
+    }
+
+    /// The dead copy was cut off, with all that was done until now.
+    pub(super) fn cut_early(&mut self, cut: &Cut) {
+        self.cut(cut);
+        self.cut_off = self.total.max(1);
+    }
+
+    /// What was cut off.
+    fn cut(&mut self, cut: &Cut) {
+        self.descriptors = u32::try_from(cut.descriptors.len()).unwrap_or(u32::MAX);
+        self.mappings = cut.mappings;
     }
 
     /// A text as C has it, cut if it is too long.
@@ -205,6 +222,11 @@ impl Clock {
     /// The gate opens.
     pub(super) fn stopped(&self, recovery: &mut Recovery) {
         recovery.total = microseconds(self.begin.elapsed());
+    }
+
+    /// When it began.
+    pub(super) fn begun(&self) -> Instant {
+        self.begin
     }
 
     /// A step has ended.
@@ -243,6 +265,16 @@ pub(super) fn get() -> Recovery {
 /// There is another one.
 pub(super) fn set(recovery: Recovery) {
     *LAST.lock().unwrap_or_else(PoisonError::into_inner) = recovery;
+}
+
+/// The dead copy is cut off, which took so long and was done that long after the recovery of this number had begun.
+pub(super) fn cut_off(number: u64, cut: &Cut, took: Duration, after: Duration) {
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.count == number {
+        last.cut(cut);
+        last.steps[Step::Amputate as usize] = microseconds(took);
+        last.cut_off = microseconds(after).max(1);
+    }
 }
 
 /// Writes what is known of the last recovery, `size` bytes of it at most, and returns how many recoveries there were.
@@ -299,9 +331,10 @@ mod tests {
                 + 4 * 2
                 + 8 * SWITCH.len()
                 + 4 * 2
-                + 8
+                + 8 * 2
         );
         assert!(header.contains("uint32_t reserved;\n    uint64_t at_us;"), "fields are added at the end alone");
+        assert!(header[header.find("uint64_t at_us;").unwrap()..].contains("uint64_t cut_off_us;"), "behind that one");
         let mut recovery = Recovery::none();
         recovery.set_reason(&"x".repeat(1000));
         assert_eq!(recovery.reason[REASON - 2..], *b"x\0");

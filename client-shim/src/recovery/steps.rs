@@ -11,10 +11,11 @@
 //! | init, context | the copy is initialised and has the same contexts; a server that is not ready is asked again | refused |
 //! | map | the same memory at the same addresses | refused |
 //! | objects | everything else, by its recipe | refused |
-//! | amputate | the dead copy is cut off | |
+//! | | the gate opens | |
+//! | amputate | the dead copy is cut off, see [`burial`](super::burial), which in one case comes before the gate | |
 //!
-//! With a spare copy that is ready ([`spare`]) all from "unmap" to "amputate" is done before: what it lacks is made, it takes
-//! the place, and the dead copy is cut off when the gate is open.
+//! From "unmap" to "objects" it is in [`exchange`](super::exchange). With a spare copy that is ready ([`spare`]) that is done
+//! before: what it lacks is made, and it takes the place.
 //!
 //! A program that was refused has what it would have had without this library: a dead driver that answers each call with
 //! the error. After the first step that changes something nothing is tried again.
@@ -27,41 +28,32 @@
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::{
-    CONSTANT_RANGES, ahead,
-    amputation::{self, Cut, Mapped},
-    announced,
-    memory::{Failed, Memory, Renamed, checked},
+    CONSTANT_RANGES, ahead, announced,
+    burial::{self, Burial},
+    exchange::{Exchanged, exchange},
+    memory::{Memory, Renamed},
     objects::Objects,
     others,
     refusal::{Refusal, obstacles},
     report::{self, Clock, Lap, Recovery, Step, Switch},
-    rest,
-    spare::{self, Switched},
+    spare,
     told::{self, Verdict},
 };
 use crate::cuda::{
-    belongings, copies,
+    dead::{self, Dead},
     errors::Meaning,
     gate::{self, Late},
     moved::{self, Moves},
     names,
     resources::Known,
-    socket_name,
 };
 use crate::process::signals::NoBrokenPipe;
 use crate::{
-    cuda::{
-        functions::Effect,
-        library,
-        result::CUresult,
-        threads,
-        types::{CUcontext, CUdevice},
-    },
+    cuda::{functions::Effect, library, result::CUresult, threads},
     daemon::{news, recovered},
     kept::{
         self,
@@ -69,7 +61,6 @@ use crate::{
         work::{doubt, progress},
     },
     process::{failpoint::reached, log, settings},
-    recovery::private,
 };
 
 /// How long threads may take to come out. A call of a driver that is dead returns at once, after a memory fault within
@@ -77,11 +68,6 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long they may take besides where they compile, which a dead context does not end, or wait for another GPU.
 const MORE_PATIENCE: Duration = others::PATIENCE;
-/// How long a server may not be ready, and the time between two questions.
-const SERVER_PATIENCE: Duration = Duration::from_secs(10);
-const BETWEEN_TRIES: Duration = Duration::from_millis(5);
-/// Answers of a server that is not ready yet.
-pub(super) const NOT_READY: [u32; 3] = [805, 806, 807];
 /// What is only touched by whoever recovers.
 #[derive(Debug)]
 struct Attempts {
@@ -134,7 +120,7 @@ pub(super) fn on_the_daemons_word(answer: CUresult, meaning: Meaning, seen: u64)
 /// its spare copy now; else everything stays as it is.
 pub(super) fn ahead_of_the_driver(seen: u64) {
     let Ok(attempts) = ATTEMPTS.try_lock() else { return };
-    if library::generation() != seen || attempts.is_given_up || !spare::is_ready() || copies::is_one_given_back() {
+    if library::generation() != seen || attempts.is_given_up || !spare::is_ready() || dead::is_one_given_back() {
         return;
     }
     let recover = || recover(CUresult::CUDA_SUCCESS, Begun::Ahead);
@@ -214,8 +200,10 @@ fn tell(recovery: &Recovery, anew: &BTreeMap<usize, String>) {
     } else {
         format!("from CUDA error {error}")
     };
-    let steps =
-        report::STEPS.iter().zip(recovery.steps).map(|(name, time)| format!(" {name} {time}")).collect::<String>();
+    // The last one is mostly still to be done.
+    let is_done = |step: &(usize, u64)| step.1 > 0 || step.0 != Step::Amputate as usize;
+    let done = recovery.steps.into_iter().enumerate().filter(is_done);
+    let steps = done.map(|(step, time)| format!(" {} {time}", report::STEPS[step])).collect::<String>();
     log::complain(format_args!(
         "recovered {from} in {total} us, number {count}{way}; streams with lost work: {lost_streams}, modules \
          begun anew: {modules_anew};{steps}"
@@ -253,6 +241,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     reached("threads-out");
     // Where all is done nobody need be asked.
     let unsure = if is_ahead { None } else { others::wait(error)? };
+    let are_at_rest = unsure.is_none();
     let busy = progress::busy();
     // Nothing is changed before nothing runs any more.
     if busy > 0
@@ -269,10 +258,13 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     obstacles(of_memory)?;
     let Some(memory) = memory else { return Err(Refusal::Obstacle("nothing is kept".to_owned())) };
     let objects = Objects::survey();
-    let former = copies::none_is_given_back();
     if is_ahead && ahead::would_be_told(&objects) {
         return Err(Refusal::AtWork);
     }
+    if settings::lines_wanted() && !dead::are_cut_off(Duration::ZERO) {
+        log::complain(format_args!("a recovery waits until the dead copy of the driver before is cut off"));
+    }
+    let none_is_given_back = dead::none_is_given_back();
     clock.ended(Step::Wait, &mut recovery);
 
     let is_blocking = settings::are_launches_blocking();
@@ -280,7 +272,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     recovery.modules_anew = u64::try_from(anew.len()).unwrap_or(u64::MAX);
     recovery.objects = u64::try_from(objects.count()).unwrap_or(u64::MAX);
 
-    let _no_broken_pipe = NoBrokenPipe::begin();
+    let quiet = NoBrokenPipe::begin();
     let mut lap = Lap::begin();
     let patience = if is_ahead { ahead::PATIENCE } else { spare::PATIENCE };
     let (switched, held) = match spare::hold(patience)? {
@@ -291,17 +283,35 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
         }
         None => (None, None),
     };
-    let (renamed, fresh, cut, alive) = match switched {
-        Some(Switched { renamed, fresh, former }) => (renamed, fresh, Cut::default(), Some(former)),
+    // Once a fresh copy has a server of its own the daemon speaks of that one, so it is looked at before and after. A switch
+    // takes no time in which something could be closed.
+    let mut is_proven = are_at_rest || news::is_server_known_to_be_reaped();
+    let Exchanged { renamed, fresh, former } = match switched {
+        Some(switched) => {
+            is_proven = true;
+            switched
+        }
         // The copy that the program has may live on.
         None if is_ahead => return Err(Refusal::AtWork),
         None => {
-            let Exchanged { renamed, fresh, cut } = exchange(&memory, &objects, &mut clock, &mut recovery)?;
+            let exchanged = exchange(&memory, &objects, &mut clock, &mut recovery)?;
             stacks::are_small(Vec::new());
-            (renamed, fresh, cut, None)
+            is_proven |= news::is_server_known_to_be_reaped();
+            exchanged
         }
     };
-    let dead = copies::Dead::take(cut.descriptors, rename(&renamed, &objects));
+    let renamed = rename(&renamed, &objects);
+    let (dead, burial) = if is_proven {
+        let burial = Burial::new(former, recovery.count, clock.begun(), quiet);
+        (Dead::take(Vec::new(), renamed), Some(burial))
+    } else {
+        let cut = former.cut_off();
+        reached("dead-cut-early");
+        clock.ended(Step::Amputate, &mut recovery);
+        recovery.cut_early(&cut);
+        burial::is_cut_off(recovery.count, &cut, Duration::from_micros(recovery.steps[Step::Amputate as usize]));
+        (Dead::take(cut.descriptors, renamed), None)
+    };
     fresh.lives();
     reached("handles-renamed");
     let is_lost = busy > 0 || is_blocking;
@@ -328,133 +338,14 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     clock.stopped(&mut recovery);
     report::set(recovery);
     reached("generation-known");
-    drop((closed, former));
+    drop((closed, none_is_given_back));
     reached("gate-open");
-    match alive {
-        Some(alive) => copies::bury(dead, move || alive.cut_off()),
-        None => copies::prepare(dead),
+    match burial {
+        Some(burial) => burial.begin(dead),
+        None => dead::give_back(dead),
     }
     drop(held);
     Ok((recovery, anew))
-}
-
-/// Another copy in the dead one's place.
-struct Exchanged {
-    /// The handles of everything that was made again.
-    renamed: Renamed,
-    fresh: copies::Copy,
-    /// Of the dead one.
-    cut: Cut,
-}
-
-/// Puts a fresh copy in the dead one's place.
-fn exchange(
-    memory: &Memory,
-    objects: &Objects,
-    clock: &mut Clock,
-    recovery: &mut Recovery,
-) -> Result<Exchanged, Refusal> {
-    let given = rest::give_back(memory);
-    (recovery.unmapped, recovery.not_unmapped) = (given.unmapped, given.refused);
-    reached("dead-unmapped");
-    clock.ended(Step::Unmap, recovery);
-
-    let listeners =
-        socket_name::free().map_err(|error| Refusal::System("the driver's socket name", error.to_string()))?;
-    reached("name-freed");
-    clock.ended(Step::Name, recovery);
-    let (file, was_prepared) =
-        copies::file().map_err(|error| Refusal::System("no copy of the driver", error.to_string()))?;
-    recovery.was_prepared = u32::from(was_prepared);
-    reached("copy-found");
-    clock.ended(Step::File, recovery);
-
-    let mapped = Mapped::now();
-    let dead = belongings::take();
-    let interval = belongings::Interval::begin_anyway();
-    let loaded = copies::load(&file);
-    clock.ended(Step::Load, recovery);
-    let fresh = match loaded {
-        Ok(fresh) => fresh,
-        Err(text) => {
-            belongings::put_back(dead);
-            return Err(Refusal::System("the copy of the driver cannot be loaded", text));
-        }
-    };
-    reached("copy-loaded");
-    let before = fresh.take_over();
-    reached("copy-leads");
-    let led = private::targets();
-    let made = rebuild(memory, objects, clock, recovery);
-    interval.end();
-    match made {
-        Ok(renamed) => {
-            private::ended(library::generation(), &led);
-            let cut = amputation::perform(&dead, listeners, &mapped, &memory.reserved());
-            recovery.descriptors = u32::try_from(cut.descriptors.len()).unwrap_or(u32::MAX);
-            recovery.mappings = cut.mappings;
-            reached("dead-amputated");
-            clock.ended(Step::Amputate, recovery);
-            Ok(Exchanged { renamed, fresh, cut })
-        }
-        Err(failed) => {
-            // What the fresh copy has is given back, and the dead one answers the program as it would have.
-            before.restore();
-            private::restore(&led);
-            let cut = amputation::perform(&belongings::take(), Vec::new(), &Mapped::Kept, &[]);
-            belongings::put_back(dead);
-            std::mem::forget(listeners);
-            copies::prepare(Some(fresh.discarded(cut.descriptors)));
-            Err(failed.into())
-        }
-    }
-}
-
-fn rebuild(memory: &Memory, objects: &Objects, clock: &mut Clock, recovery: &mut Recovery) -> Result<Renamed, Failed> {
-    let deadline = Instant::now() + SERVER_PATIENCE;
-    patiently(deadline, recovery, "cuInit", || driver!(lookup::cuInit(0)))?;
-    reached("copy-initialised");
-    clock.ended(Step::Init, recovery);
-    let contexts = memory.make_contexts(|device| {
-        let mut context = CUcontext(0);
-        let retain = |device: CUdevice, context: &mut CUcontext| {
-            driver!(context::cuDevicePrimaryCtxRetain(std::ptr::from_mut(context), device))
-        };
-        patiently(deadline, recovery, "cuDevicePrimaryCtxRetain", || retain(device, &mut context))?;
-        Ok(context)
-    })?;
-    reached("contexts-again");
-    clock.ended(Step::Context, recovery);
-    let mut renamed = memory.map(&contexts)?;
-    reached("memory-again");
-    clock.ended(Step::Map, recovery);
-    objects.make(&mut renamed)?;
-    memory.name_contexts(&mut renamed)?;
-    reached("objects-again");
-    private::lead(|name| CUcontext(renamed.get(&names::current_of(name.0)).copied().unwrap_or(0)))
-        .map_err(|(call, answer)| Failed { call, answer })?;
-    reached("private-led");
-    // This thread's own stack is put in place when it goes in again.
-    checked("cuCtxSetCurrent", driver!(context::cuCtxSetCurrent(CUcontext(0))))?;
-    clock.ended(Step::Objects, recovery);
-    Ok(renamed)
-}
-
-/// Asks again as long as a server is not ready.
-fn patiently(
-    deadline: Instant,
-    recovery: &mut Recovery,
-    call: &'static str,
-    mut ask: impl FnMut() -> CUresult,
-) -> Result<(), Failed> {
-    loop {
-        let answer = ask();
-        if !NOT_READY.contains(&answer.0) || Instant::now() > deadline {
-            return checked(call, answer);
-        }
-        recovery.tries += 1;
-        thread::park_timeout(BETWEEN_TRIES);
-    }
 }
 
 /// Everything has other handles now. The addresses at which nothing else may be found from now on: what the program calls

@@ -29,6 +29,7 @@
 //! - `--private CALL,…` has each round call functions of a private table of which nobody knows what they take; the calls are
 //!   in `replay_probe/private.rs`, the table is the simulated driver's.
 //! - `--scene NAME` does nothing of that: it plays one scene of lost work, and says who hears of it.
+//! - `--at-once` tells of a recovery before its dead copy is cut off.
 //! - `--resources` tells after each recovery how many descriptors, threads, mappings and so on the process has.
 //! - `--maps FOLDER` writes `/proc/self/maps` and the list of descriptors there before and after each recovery.
 //!
@@ -263,7 +264,7 @@ impl<'a> Probe<'a> {
             json!({
                 "kind": kind, "answer": code, "waits": waits, "found_ms": milliseconds(found), "next": code_of(&next), "next_ms": next_ms,
                 "round": code_of(&round), "round_error": round.as_ref().err().map(ToString::to_string), "threads": heard,
-                "resources": self.options.is_counting.then(observed::resources), "is_recovered": count() > before, "is_intact": self.is_intact, "recovery": recovery.map(|last| last.describe()),
+                "resources": self.options.is_counting.then(observed::resources), "is_recovered": count() > before, "is_intact": self.is_intact, "recovery": recovery.map(|last| self.seen(last).describe()),
             }),
         );
         if count() == before {
@@ -339,10 +340,15 @@ impl<'a> Probe<'a> {
             json!({
                 "told": told, "good_at_us": good_at, "is_told_right": is_told_right, "is_intact": self.is_intact,
                 "bytes": self.workload.bytes(), "resources": self.options.is_counting.then(observed::resources),
-                "recovery": recovery.map(|last| last.describe()),
+                "recovery": recovery.map(|last| self.seen(last).describe()),
             }),
         );
         Ok(told)
+    }
+
+    /// A recovery as it is told of.
+    fn seen(&self, recovery: Recovery) -> Recovery {
+        if self.options.tells_at_once { recovery } else { recovery.when_cut_off() }
     }
 
     /// What the driver answers tells the program of what is lost; a wrong value that it finds itself is none of that.

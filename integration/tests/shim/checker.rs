@@ -1,5 +1,6 @@
 //! Random CUDA programs under the library, and those that have once shown a wrong byte.
 
+use super::spare::MAKING;
 use integration::lab::LIMIT;
 use integration::lab::process::{Finished, run};
 use integration::lab::stage::is_long;
@@ -37,24 +38,49 @@ fn programs_that_have_shown_a_mistake_show_it_no_more() {
     });
 }
 
-fn is_right(replay: &str, share: u64) {
+/// Nothing wrong is found in so many operations; what was done.
+fn is_right(subject: &Subject, replay: &str, share: u64, more: &[&str]) -> Value {
+    let share = share.to_string();
+    let arguments = [&["--operations", &share, "--jobs", "2", "--shrinkings", "60"], more].concat();
+    let (finished, lines) = checked(subject, replay, &arguments);
+    let end = lines.iter().find(|line| line["event"] == "end").unwrap_or_else(|| panic!("{subject}: {finished:?}"));
+    assert_eq!((&end["found"], finished.code), (&0.into(), Some(0)), "{subject}: {more:?}: {finished:?}");
+    end.clone()
+}
+
+fn are_right(replay: &str, share: u64) {
     once(|subject| {
-        let share = if is_long() { LONG_SHARE } else { share }.to_string();
-        let (finished, lines) =
-            checked(subject, replay, &["--operations", &share, "--jobs", "2", "--shrinkings", "60"]);
-        let end = lines.iter().find(|line| line["event"] == "end").unwrap_or_else(|| panic!("{subject}: {finished:?}"));
-        assert_eq!((&end["found"], finished.code), (&0.into(), Some(0)), "{subject}: {finished:?}");
+        let end = is_right(subject, replay, if is_long() { LONG_SHARE } else { share }, &[]);
         assert_eq!(end["by_spare"].as_u64().is_some_and(|count| count > 0), replay == "spare", "{subject}: {end}");
     });
 }
 
 #[test]
 fn no_random_program_gets_a_wrong_byte() {
-    is_right("in-place", SHARE);
+    are_right("in-place", SHARE);
 }
 
 /// Faults come at any point of a copy's making, following and switch.
 #[test]
 fn no_random_program_gets_a_wrong_byte_by_a_spare_copy() {
-    is_right("spare", SPARE_SHARE);
+    are_right("spare", SPARE_SHARE);
+}
+
+/// Own faults and neighbours' at each step; in the long variant at one that each process draws.
+#[test]
+fn no_fault_at_any_step_of_the_making_of_a_spare_copy_gives_a_wrong_byte() {
+    once(|subject| {
+        for step in MAKING {
+            for faults in ["own", "neighbours"] {
+                let end = is_right(subject, "spare", 1, &["--each", "5", "--faults", faults, "--at-step", step]);
+                let has = |count: &Value| count.as_u64() > Some(0);
+                assert!(has(&end["at_steps"][step]) && has(&end["recoveries"]), "{subject}: {faults}: {step}: {end}");
+            }
+        }
+        if is_long() {
+            let end = is_right(subject, "spare", LONG_SHARE, &["--at-step", "any"]);
+            let met = |step: &str| end["at_steps"][step].as_u64() > Some(0);
+            assert!(MAKING.iter().all(|step| met(step)), "{subject}: {end}");
+        }
+    });
 }

@@ -80,8 +80,22 @@ impl All {
         }
     }
 
+    /// Puts plain memory where a copy that is dead had mapped a file; whether it lies there now.
+    fn is_overlaid(&mut self, start: usize, size: usize) -> bool {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the range is the dead copy's alone, which may read and write there as before.
+        let is_overlaid = unsafe { libc::mmap(place(start), size, access, flags, -1, 0) != libc::MAP_FAILED };
+        if is_overlaid {
+            let noted = self.0.iter_mut().filter_map(|of| of.0.get_mut(&start));
+            noted.for_each(|(_, is_of_file)| *is_of_file = false);
+        }
+        is_overlaid
+    }
+
     /// Ranges of files that a copy has mapped: where each begins, and its end.
-    pub(super) fn files(&self, owner: usize) -> Vec<(usize, usize)> {
+    #[cfg(test)]
+    fn files(&self, owner: usize) -> Vec<(usize, usize)> {
         let files = self.0[owner].0.iter().filter(|(_, (_, is_of_file))| *is_of_file);
         files.map(|(start, (end, _))| (*start, *end)).collect()
     }
@@ -98,10 +112,24 @@ pub(crate) fn is_unmapped(start: usize, size: usize) {
     All::lock().unmapped(start, size);
 }
 
-/// Plain memory lies where a copy that is dead had mapped a file.
-pub(crate) fn is_plain(start: usize) {
-    let all = &mut All::lock().0;
-    all.iter_mut().filter_map(|of| of.0.get_mut(&start)).for_each(|(_, is_of_file)| *is_of_file = false);
+/// Puts plain memory where a copy that is dead has mapped files, but for ranges that are another copy's by now, by where
+/// each begins and its bytes; how many. Others map and unmap in between, and never meanwhile.
+pub(super) fn overlay_files(owner: usize, is_anothers: impl Fn((usize, usize)) -> bool) -> u32 {
+    let (mut from, mut count) = (0, 0);
+    loop {
+        let mut all = All::lock();
+        let files = all.0[owner].0.range(from..).filter(|(_, (_, is_of_file))| *is_of_file);
+        let mut own =
+            files.map(|(start, (end, _))| (*start, *end)).filter(|(start, end)| !is_anothers((*start, end - start)));
+        let Some((start, end)) = own.next() else { return count };
+        count += u32::from(all.is_overlaid(start, end - start));
+        from = end;
+    }
+}
+
+/// The same for one range; whether plain memory lies there now.
+pub(crate) fn is_overlaid(start: usize, size: usize) -> bool {
+    All::lock().is_overlaid(start, size)
 }
 
 /// Unmaps all that a copy has, but for the pages with something that the program knows: they are reserved, and so are

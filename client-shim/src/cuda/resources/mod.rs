@@ -36,7 +36,7 @@ use std::{
 };
 
 pub(crate) use descriptors::{Opened, forget_opened, noted, of_the_spare, opened, opened_by_others};
-pub(crate) use mappings::{All, Known, is_plain, is_unmapped};
+pub(crate) use mappings::{All, Known, is_overlaid, is_unmapped};
 pub(crate) use sockets::is_drivers_name;
 pub(crate) use threads::NotEnded;
 
@@ -192,9 +192,10 @@ impl Owner {
         sockets::unname(self.0);
     }
 
-    /// What it has mapped of files, but for code: where each range begins, and its end.
-    pub(crate) fn mapped_files(self) -> Vec<(usize, usize)> {
-        All::lock().files(self.0)
+    /// Puts plain memory where it has mapped files, and no code, but for ranges that are another copy's by now, by where
+    /// each begins and its bytes; how many.
+    pub(crate) fn overlay_files(self, is_anothers: impl Fn((usize, usize)) -> bool) -> u32 {
+        mappings::overlay_files(self.0, is_anothers)
     }
 
     /// The copy is dead: nothing of it is called at the process's end.

@@ -13,6 +13,7 @@ use std::{
 use remps_proto::shim::SpareName;
 
 use super::{Lead, PLACES};
+use crate::process::failpoint::reached;
 
 /// How the name that each copy binds begins.
 const PREFIX: &[u8] = b"cuda-uvmfd-";
@@ -109,7 +110,9 @@ unsafe extern "C" fn bind<const OWNER: usize>(
     };
     renumbered(&mut own, number);
     // SAFETY: the same address with other digits.
-    unsafe { libc::bind(socket, (&raw const own).cast(), length) }
+    let failed = unsafe { libc::bind(socket, (&raw const own).cast(), length) };
+    reached("spare-bound");
+    failed
 }
 
 unsafe extern "C" fn connect<const OWNER: usize>(

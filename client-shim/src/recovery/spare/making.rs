@@ -26,6 +26,7 @@ use crate::{
     cuda::{
         belongings::Belongings,
         copies::{self, Copy},
+        dead::{self, Dead},
         library,
         result::CUresult,
         second::Chosen,
@@ -92,7 +93,7 @@ impl Spare {
         let copy = copies::load(&file).map_err(NotMade::System)?;
         drop(file);
         // Another one, for the way without a spare.
-        copies::prepare(None);
+        dead::prepare();
         let Some(owner) = copy.owner() else {
             // It was never initialised, so it has nothing.
             return Err(NotMade::System("what the copy takes cannot be noted".to_owned()));
@@ -225,7 +226,7 @@ fn patiently(call: &'static str, mut ask: impl FnMut() -> CUresult) -> Result<()
             return Err(NotMade::Stopped);
         }
         let answer = ask();
-        if !super::super::steps::NOT_READY.contains(&answer.0) || Instant::now() > deadline {
+        if !super::super::exchange::NOT_READY.contains(&answer.0) || Instant::now() > deadline {
             return Ok(checked(call, answer)?);
         }
         thread::park_timeout(BETWEEN_TRIES);
@@ -238,5 +239,5 @@ fn discard(copy: Copy) {
     let of = Belongings::of(owner.opened());
     let cut = amputation::perform(&of, Vec::new(), &Mapped::Noted(owner), &[]);
     copy.is_spare_no_more();
-    copies::prepare(Some(copy.discarded(cut.descriptors)));
+    dead::give_back(Some(Dead::discarded(copy, cut.descriptors)));
 }

@@ -49,10 +49,9 @@ use crate::{
     cuda::{belongings, library, second::Chosen},
     daemon::spare::{self, Grant},
     kept::{self, work::progress},
-    process::{glibc, log, panics::unpanicked, settings},
+    process::{failpoint::reached, glibc, log, panics::unpanicked, settings},
 };
 use making::Spare;
-pub(super) use switch::Switched;
 
 /// Between two looks at what is kept.
 const EVERY: Duration = Duration::from_millis(20);
@@ -265,6 +264,7 @@ fn make(followed: &mut Followed) {
             work.pause = FIRST_PAUSE;
             work.told.clear();
             work.spare = Some(spare);
+            reached("spare-stands");
             *followed = Followed::default();
             drop(work);
             if settings::lines_wanted() {

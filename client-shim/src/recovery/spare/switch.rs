@@ -5,8 +5,10 @@ use std::sync::atomic::Ordering;
 
 use super::{
     super::{
-        amputation::{self, Mapped},
-        memory::{Failed, Memory, Renamed, checked},
+        amputation::Mapped,
+        burial::Former,
+        exchange::Exchanged,
+        memory::{Failed, Memory, checked},
         objects::Objects,
         report::{Clock, Lap, Recovery, Step, Switch, Way},
     },
@@ -14,45 +16,12 @@ use super::{
     making::Spare,
 };
 use crate::{
-    cuda::{
-        belongings::{self, Belongings},
-        copies::Copy,
-        library, names, second, socket_name,
-        types::CUcontext,
-    },
+    cuda::{belongings, library, names, second, types::CUcontext},
     daemon::spare::is_void,
     kept::code::stacks,
     process::{failpoint::reached, log},
     recovery::private,
 };
-
-/// The spare copy in the dead one's place.
-#[derive(Debug)]
-pub(in super::super) struct Switched {
-    pub(in super::super) renamed: Renamed,
-    pub(in super::super) fresh: Copy,
-    pub(in super::super) former: Former,
-}
-
-/// The dead copy, which is cut off when the program goes on.
-#[derive(Debug)]
-pub(in super::super) struct Former {
-    belongings: Belongings,
-    mapped: Mapped,
-    /// Ranges that are the other copy's by now.
-    reserved: Vec<(u64, u64)>,
-}
-
-impl Former {
-    /// Cuts it off; descriptors, which are there still.
-    pub(in super::super) fn cut_off(self) -> Vec<libc::c_int> {
-        let numbers = self.belongings.descriptors.keys().copied().collect();
-        let listeners = socket_name::free_of(numbers).unwrap_or_default();
-        let cut = amputation::perform(&self.belongings, listeners, &self.mapped, &self.reserved);
-        reached("spare-former-cut");
-        cut.descriptors
-    }
-}
 
 impl Held {
     /// Goes on with the spare copy, if there is one that can. The gate is closed and nobody is inside. Where there is none,
@@ -63,7 +32,7 @@ impl Held {
         objects: &Objects,
         clock: &mut Clock,
         recovery: &mut Recovery,
-    ) -> (Option<Switched>, Self) {
+    ) -> (Option<Exchanged>, Self) {
         recovery.way = Way::NoSpare as u32;
         let Some(mut spare) = self.work.spare.take() else { return (None, self) };
         let grant = spare.grant;
@@ -96,7 +65,7 @@ fn exchange(
     objects: &Objects,
     clock: &mut Clock,
     recovery: &mut Recovery,
-) -> Result<Switched, Failed> {
+) -> Result<Exchanged, Failed> {
     let chosen = second::Chosen::begin();
     let mut lap = Lap::begin();
     spare.made.lives()?;
@@ -146,5 +115,6 @@ fn exchange(
     spare.copy.is_spare_no_more();
     lap.ended(Switch::Lead, recovery);
     clock.ended(Step::Objects, recovery);
-    Ok(Switched { renamed, fresh: spare.copy, former: Former { belongings, mapped, reserved: memory.reserved() } })
+    let former = Former::new(belongings, mapped, memory.reserved(), None);
+    Ok(Exchanged { renamed, fresh: spare.copy, former })
 }

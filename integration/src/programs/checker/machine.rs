@@ -100,6 +100,9 @@ impl<'a> Machine<'a> {
         if op.what.is_fault() && self.expected.is_none() {
             return self.stand_in(&op.what, step.device).map_err(Mistake::Undisturbed);
         }
+        if op.what.is_fault() {
+            super::steps::meet();
+        }
         self.judge.look(plan, None);
         for attempt in 1.. {
             let (mut read, mut is_not_ready) = (Vec::new(), false);

@@ -1,10 +1,10 @@
 //! `mps-checker`: does the preloaded library ever give a program a wrong byte?
 //!
 //! ```text
-//! mps-checker [--operations N] [--seconds N] [--seed N] [--jobs N] [--most-found N] [--shrinkings N] [--save FOLDER]
+//! mps-checker [--operations N] [--seconds N] [--seed N] [--jobs N] [--most-found N] [--shrinkings N] [--save FOLDER] [--each N]
 //! mps-checker --cases
 //! mps-checker --program FILE
-//! each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM]
+//! each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM] [--at-step NAME|any]
 //! ```
 //! It makes random programs, or takes those that are kept, or one that is given as JSON.
 //!
@@ -22,7 +22,7 @@
 //! Lines: `batch` for each process, `crash` for one that ends by a signal, with where that was, `counterexample` with the
 //! program, `case` for each that is kept, `end` with counts: programs, operations (of disturbed runs), values that were
 //! compared, recoveries and how many of them lost nothing or went on with a spare copy,
-//! errors that were told. Exit status 1 if anything was found, 3 if a program stands still.
+//! errors that were told, and how often a fault came at which step of a spare copy's making ([`steps`]). Exit status 1 if anything was found, 3 if a program stands still.
 
 mod api;
 mod base;
@@ -36,6 +36,7 @@ mod plan;
 mod program;
 mod run;
 mod shrink;
+mod steps;
 
 use super::report::Report;
 use base::{Base, Neighbours};
@@ -43,6 +44,7 @@ use generate::Faults;
 use program::Program;
 use run::{Found, HEARTBEAT, Outcome};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
@@ -59,7 +61,8 @@ const SHRINKINGS: usize = 400;
 const FOUND: u8 = 1;
 const STUCK: u8 = 3;
 const USAGE: &str = "mps-checker [--operations N] [--seconds N] [--seed N] [--jobs N] [--most-found N] [--shrinkings N] \
-                     [--save FOLDER] | --cases | --program FILE; each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM]";
+                     [--save FOLDER] [--each N] | --cases | --program FILE; each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM] \
+                     [--at-step NAME|any]";
 
 #[derive(Debug, Clone)]
 struct Options {
@@ -71,11 +74,14 @@ struct Options {
     shrinkings: usize,
     save: Option<PathBuf>,
     batch: Option<u64>,
+    /// Programs of a process.
+    each: u64,
     program: Option<PathBuf>,
     has_cases: bool,
     devices: u8,
     faults: Faults,
     aggressor: Option<String>,
+    at_step: Option<String>,
 }
 
 impl Options {
@@ -89,11 +95,13 @@ impl Options {
             shrinkings: SHRINKINGS,
             save: None,
             batch: None,
+            each: BATCH,
             program: None,
             has_cases: false,
             devices: 2,
             faults: Faults { own: true, neighbours: true },
             aggressor: None,
+            at_step: None,
         };
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
@@ -104,6 +112,7 @@ impl Options {
                 "--most-found" => options.most_found = arguments.next()?.parse().ok()?,
                 "--shrinkings" => options.shrinkings = arguments.next()?.parse().ok()?,
                 "--save" => options.save = Some(arguments.next()?.into()),
+                "--each" => options.each = arguments.next()?.parse().ok().filter(|count| *count > 0)?,
                 "--batch" => options.batch = Some(arguments.next()?.parse().ok()?),
                 "--program" => options.program = Some(arguments.next()?.into()),
                 "--cases" => options.has_cases = true,
@@ -117,6 +126,7 @@ impl Options {
                     }
                 }
                 "--aggressor" => options.aggressor = Some(arguments.next()?),
+                "--at-step" => options.at_step = Some(arguments.next().filter(|name| steps::named(name, 0).is_some())?),
                 _ => return None,
             }
         }
@@ -255,14 +265,19 @@ fn batch(report: Report, options: &Options, count: u64) -> ExitCode {
             }
         }
     }
-    report.say("batch", counted(&sum));
+    steps::go_on();
+    let mut line = counted(&sum);
+    line["is_met"] = json!(steps::is_met());
+    report.say("batch", line);
     ExitCode::SUCCESS
 }
 
 /// A process of this program with these arguments: its status, and the last line of each event.
-fn child(options: &Options, arguments: &[String]) -> Option<(ExitStatus, Vec<Value>)> {
+fn child(options: &Options, arguments: &[String], step: Option<&str>) -> Option<(ExitStatus, Vec<Value>)> {
     let program = std::env::current_exe().ok()?;
     let mut command = Command::new(program);
+    let folder = tempfile::tempdir().ok()?;
+    step.iter().for_each(|step| steps::keep_at(&mut command, step, folder.path()));
     command.args(arguments).args(options.passed_on()).stdin(Stdio::null()).stderr(Stdio::null());
     let output = command.output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -274,7 +289,8 @@ fn child(options: &Options, arguments: &[String]) -> Option<(ExitStatus, Vec<Val
 fn shows(options: &Options, program: &Program) -> Option<Value> {
     let mut file = tempfile::NamedTempFile::new().ok()?;
     file.write_all(serde_json::to_string(program).ok()?.as_bytes()).ok()?;
-    let (status, lines) = child(options, &["--program".to_owned(), file.path().to_string_lossy().into_owned()])?;
+    let step = options.at_step.as_deref().and_then(|name| steps::named(name, options.seed));
+    let (status, lines) = child(options, &["--program".to_owned(), file.path().to_string_lossy().into_owned()], step)?;
     let found = lines.iter().find(|line| line["event"] == "found" || line["event"] == "stuck");
     match found {
         Some(found) => Some(found.clone()),
@@ -327,11 +343,12 @@ fn all_cases(report: Report, options: &Options) -> ExitCode {
 fn search(report: Report, options: &Options) -> ExitCode {
     let (next, found, is_over) = (AtomicU64::new(options.seed), AtomicU64::new(0), AtomicBool::new(false));
     let sum = Mutex::new((0_u64, Outcome::default()));
+    let met = Mutex::new(BTreeMap::<&str, u64>::new());
     let begin = Instant::now();
     let work = || {
         while !is_over.load(Ordering::SeqCst) {
-            let seed = next.fetch_add(BATCH, Ordering::SeqCst);
-            one_batch(report, options, seed, &found, &sum);
+            let seed = next.fetch_add(options.each, Ordering::SeqCst);
+            one_batch(report, options, seed, &found, &sum, &met);
             let done = sum.lock().map_or(u64::MAX, |sum| sum.1.operations as u64);
             let is_late = begin.elapsed() > options.time;
             if is_late || done >= options.operations || found.load(Ordering::SeqCst) >= options.most_found {
@@ -345,15 +362,24 @@ fn search(report: Report, options: &Options) -> ExitCode {
     line["programs"] = json!(programs);
     line["found"] = json!(found.load(Ordering::SeqCst));
     line["seconds"] = json!(begin.elapsed().as_secs());
+    line["at_steps"] = json!(met.into_inner().unwrap_or_default());
     report.say("end", line);
     if found.into_inner() == 0 { ExitCode::SUCCESS } else { ExitCode::from(FOUND) }
 }
 
-fn one_batch(report: Report, options: &Options, mut seed: u64, found: &AtomicU64, sum: &Mutex<(u64, Outcome)>) {
-    let end = seed + BATCH;
+fn one_batch(
+    report: Report,
+    options: &Options,
+    mut seed: u64,
+    found: &AtomicU64,
+    sum: &Mutex<(u64, Outcome)>,
+    met: &Mutex<BTreeMap<&'static str, u64>>,
+) {
+    let (begin, end) = (seed, seed + options.each);
+    let step = options.at_step.as_deref().and_then(|name| steps::named(name, seed));
     while seed < end && found.load(Ordering::SeqCst) < options.most_found {
         let arguments = ["--batch", &(end - seed).to_string(), "--seed", &seed.to_string()].map(str::to_owned);
-        let Some((status, lines)) = child(options, &arguments) else { return };
+        let Some((status, lines)) = child(options, &arguments, step) else { return };
         if let Some(batch) = lines.iter().find(|line| line["event"] == "batch")
             && let Ok(mut sum) = sum.lock()
         {
@@ -365,6 +391,9 @@ fn one_batch(report: Report, options: &Options, mut seed: u64, found: &AtomicU64
             sum.1.clean += number("clean");
             sum.1.by_spare += number("by_spare");
             sum.1.errors += u32::try_from(number("errors")).unwrap_or(u32::MAX);
+            if let (Some(step), Ok(mut met)) = (step.filter(|_| batch["is_met"] == true), met.lock()) {
+                *met.entry(step).or_default() += 1;
+            }
             return;
         }
         found.fetch_add(1, Ordering::SeqCst);
@@ -372,6 +401,8 @@ fn one_batch(report: Report, options: &Options, mut seed: u64, found: &AtomicU64
         let line = line.unwrap_or_else(|| died(status, &lines));
         let at = line["seed"].as_u64().unwrap_or(seed);
         let program = generate::program(at, options.devices, options.faults);
+        // Whoever is asked for "any" again is asked for the same.
+        let options = &Options { seed: if step.is_some() { begin } else { options.seed }, ..options.clone() };
         let small = shortened(options, &program, &line["kind"]);
         let mut shown = shows(options, &small).unwrap_or_else(|| line.clone());
         shown["event"] = json!("counterexample");

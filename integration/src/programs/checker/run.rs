@@ -11,6 +11,7 @@ use super::judge::Wrong;
 use super::machine::{Machine, Used};
 use super::plan::Plan;
 use super::program::{LATE, Program, THREADS, What};
+use super::steps;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -60,6 +61,9 @@ pub(super) fn check(base: &Base, program: &Program, neighbours: &Neighbours) -> 
     let hurt: Vec<u8> = hurt.filter(|device| *device < base.devices()).collect();
     (0..base.devices()).filter(|device| hurt.contains(device)).for_each(|device| fate.prepare(base, device));
     let is_sudden = matches!(neighbours, Neighbours::Program(_));
+    if program.ops.iter().any(|op| op.what.is_fault()) {
+        steps::wait().map_err(before(program.ops.len()))?;
+    }
     let machine = Machine::new(base, program, &plan, Some(&reference.used), Some(&mut fate), is_sudden);
     let disturbed = run(machine)?;
     if disturbed.outcome.recoveries > 0 {

@@ -3,6 +3,7 @@
 
 use remps_proto::shim::{RECOVERY_STEPS as STEPS, SWITCH_STEPS as SWITCH};
 use serde_json::{Map, Value, json};
+use std::time::{Duration, Instant};
 
 /// Bytes of a reason.
 const REASON: usize = 160;
@@ -37,6 +38,7 @@ pub(super) struct Recovery {
     calls: u32,
     reserved: u32,
     at_us: u64,
+    cut_off_us: u64,
 }
 
 /// What it says; `None` if it is not preloaded.
@@ -55,6 +57,10 @@ pub(super) fn get() -> Option<Recovery> {
     unsafe { ask(&raw mut recovery, size_of::<Recovery>()) };
     Some(recovery)
 }
+
+/// How long a dead copy may take to be cut off, and the time between two looks.
+const PATIENCE: Duration = Duration::from_secs(60);
+const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
 
 /// How many ranges the library says are in doubt. They are not read.
 fn count_in_doubt() -> usize {
@@ -99,6 +105,23 @@ impl Recovery {
         self.count
     }
 
+    /// The same once its dead copy is cut off, which is done beside the program; as it was where that is not seen, since
+    /// another one has come, or it takes too long.
+    pub(super) fn when_cut_off(self) -> Self {
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            match get().filter(|now| now.count == self.count && self.count > 0) {
+                Some(now) if now.cut_off_us > 0 => {
+                    let (step_us, cut_off_us) = (now.step_us, now.cut_off_us);
+                    return Self { step_us, cut_off_us, descriptors: now.descriptors, mappings: now.mappings, ..self };
+                }
+                Some(_) => std::thread::park_timeout(BETWEEN_LOOKS),
+                None => break,
+            }
+        }
+        self
+    }
+
     /// Whether the program has to be told.
     pub(super) fn is_lossy(&self) -> bool {
         self.lost_streams > 0 || self.modules_anew > 0
@@ -119,7 +142,8 @@ impl Recovery {
             "not_unmapped": self.not_unmapped, "tries": self.tries, "was_prepared": self.was_prepared,
             "reason": String::from_utf8_lossy(&self.reason[..end]), "begun_by": self.begun_by, "part": self.part,
             "lost_work": self.lost_work, "way": self.way, "behind": self.behind, "switch_us": switch,
-            "calls": self.calls, "at_us": self.at_us, "in_doubt": count_in_doubt(),
+            "calls": self.calls, "at_us": self.at_us, "cut_off_us": self.cut_off_us,
+            "in_doubt": count_in_doubt(),
         })
     }
 }

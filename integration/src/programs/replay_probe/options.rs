@@ -10,7 +10,7 @@ const SECONDS: u64 = 30;
 /// What it says where it does not understand.
 pub(super) const USAGE: &str = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle|--ticking] [--tail] [--threads N] [--library] \
                     [--variable] [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--strange-graph] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--until-stdin-closes] \
-                    [--resources] [--maps FOLDER] [--scene NAME]";
+                    [--resources] [--at-once] [--maps FOLDER] [--scene NAME]";
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Options {
@@ -39,6 +39,7 @@ pub(super) struct Options {
     pub(super) is_staying: bool,
     pub(super) private: Vec<String>,
     pub(super) is_counting: bool,
+    pub(super) tells_at_once: bool,
     pub(super) maps: Option<PathBuf>,
 }
 
@@ -70,6 +71,7 @@ impl Options {
             is_staying: false,
             private: Vec::new(),
             is_counting: false,
+            tells_at_once: false,
             maps: None,
         };
         while let Some(argument) = arguments.next() {
@@ -99,6 +101,7 @@ impl Options {
                 "--until-stdin-closes" => options.is_staying = true,
                 "--private" => options.private = arguments.next()?.split(',').map(str::to_owned).collect(),
                 "--resources" => options.is_counting = true,
+                "--at-once" => options.tells_at_once = true,
                 "--maps" => options.maps = Some(arguments.next()?.into()),
                 _ => return None,
             }

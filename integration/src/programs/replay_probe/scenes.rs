@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 34] = [
+const SCENES: [(&str, Scene); 35] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -62,6 +62,7 @@ const SCENES: [(&str, Scene); 34] = [
     ("deep-kernel-before", stacks::before),
     ("stack-limit", stacks::set),
     ("finished", evidence::finished),
+    ("finished-and-asking", evidence::finished_and_asking),
     ("other-gpu", beside::other_gpu),
     ("named-contexts", named::named_contexts),
     ("compiling", beside::compiling),
@@ -76,7 +77,7 @@ pub(super) fn play(report: Report, name: &str) -> Result<Value, GpuError> {
     let (_, scene) = SCENES.iter().find(|(of, _)| *of == name).ok_or_else(|| failed("--scene", name))?;
     let stage = Stage::new(report)?;
     let heard = scene(&stage)?;
-    let recovery = last::get().map(|last| last.describe());
+    let recovery = last::get().map(|last| last.when_cut_off().describe());
     report.say("scene", json!({ "heard": heard, "recovery": recovery }));
     Ok(json!({}))
 }
@@ -171,6 +172,22 @@ impl Stage {
         self.report.say("pending", json!({}));
         let deadline = Instant::now() + PATIENCE;
         while count_of() == before {
+            if Instant::now() > deadline {
+                return Err(failed("--scene", "no fault has come in time"));
+            }
+            std::thread::park_timeout(BETWEEN_LOOKS);
+        }
+        Ok(())
+    }
+
+    /// Asks whether a stream has anything to do, and gives it nothing, until that has recovered the program.
+    fn ask_until_recovered(&self, stream: sys::CUstream) -> Result<(), GpuError> {
+        let before = count_of();
+        self.report.say("pending", json!({}));
+        let deadline = Instant::now() + PATIENCE;
+        while count_of() == before {
+            // SAFETY: it is ours.
+            check("cuStreamQuery", unsafe { sys::cuStreamQuery(stream) })?;
             if Instant::now() > deadline {
                 return Err(failed("--scene", "no fault has come in time"));
             }

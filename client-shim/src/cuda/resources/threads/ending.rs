@@ -15,6 +15,7 @@
 
 use std::{
     ffi::{c_int, c_void},
+    fs,
     mem::MaybeUninit,
     ptr,
     sync::{
@@ -26,7 +27,7 @@ use std::{
 };
 
 use super::{NOT_BEGUN, Thread, locked, own_number};
-use crate::process::{failpoint::fails, glibc, maps};
+use crate::process::{failpoint::fails, glibc, log, maps, settings};
 
 /// How long threads may be elsewhere, and the time between two questions.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -201,6 +202,17 @@ fn begun(threads: &[Thread]) -> Option<Vec<(&Thread, i32)>> {
     }
 }
 
+/// What the kernel says of a thread: its name, what it does, and the system call that it is in.
+fn facts(number: i32) -> String {
+    let read = |name| fs::read_to_string(format!("/proc/self/task/{number}/{name}")).unwrap_or_default();
+    let state = read("status")
+        .lines()
+        .filter(|line| line.starts_with("State:") || line.starts_with("Sig"))
+        .collect::<Vec<_>>()
+        .join(" ");
+    format!("{} {state} syscall {}", read("comm").trim(), read("syscall").trim())
+}
+
 /// Ends these threads, whose code is around the address `copy`.
 pub(in crate::cuda::resources) fn end(threads: &[Thread], copy: *mut c_void) -> Result<(), NotEnded> {
     let _one_at_a_time = locked(&ENDING);
@@ -231,6 +243,12 @@ pub(in crate::cuda::resources) fn end(threads: &[Thread], copy: *mut c_void) -> 
         is_left(&numbers, 0) == 0
     });
     CODE.store(ptr::null_mut(), Ordering::Release);
+    if !all_ended && settings::lines_wanted() {
+        let left = numbers.iter().filter(|number| is_there(**number, 0));
+        left.for_each(|number| {
+            log::complain(format_args!("a thread of the dead driver does not end: {}", facts(*number)));
+        });
+    }
     if !all_ended {
         // A thread may just be in the handler: the table stays.
         return Err(NotEnded);

@@ -237,6 +237,7 @@ pub(super) fn children(stage: &Stage) -> Result<Value, GpuError> {
     std::mem::forget(own);
     let found = fault(stage)?;
     let after = Child::fork()?;
+    stage.report.say("forked", json!({}));
     Ok(json!({ "parent": parent, "at_once": at_once, "found": found, "before": before.has(), "after": after.has() }))
 }
 

@@ -223,14 +223,27 @@ pub(super) fn asked_at_rest(stage: &Stage) -> Result<Value, GpuError> {
     Ok(json!({ "rest": is_at_rest }))
 }
 
-/// Everything is waited for.
-pub(super) fn finished(stage: &Stage) -> Result<Value, GpuError> {
+/// A stream that has done what it was given, which is waited for.
+fn waited_for(stage: &Stage) -> Result<sys::CUstream, GpuError> {
     let (stream, event) = (stream(1)?, event()?);
     stage.count(stream, stage.others)?;
     // SAFETY: both are ours.
     check("cuEventRecord", unsafe { sys::cuEventRecord(event, stream) })?;
     // SAFETY: it is ours.
     check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(event) })?;
+    Ok(stream)
+}
+
+/// Everything is waited for.
+pub(super) fn finished(stage: &Stage) -> Result<Value, GpuError> {
+    waited_for(stage)?;
     stage.wait()?;
+    Ok(json!({ "told": stage.told() }))
+}
+
+/// The same by a program that asks again and again, as nobody else tells it of a fault.
+pub(super) fn finished_and_asking(stage: &Stage) -> Result<Value, GpuError> {
+    let stream = waited_for(stage)?;
+    stage.ask_until_recovered(stream)?;
     Ok(json!({ "told": stage.told() }))
 }

@@ -1,0 +1,150 @@
+//! A fresh copy of the driver, loaded and given all that the program has, in the dead one's place.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    amputation::{self, Mapped},
+    burial::Former,
+    memory::{Failed, Memory, Renamed, checked},
+    objects::Objects,
+    private,
+    refusal::Refusal,
+    report::{Clock, Recovery, Step},
+    rest,
+};
+use crate::{
+    cuda::{
+        belongings, copies,
+        dead::{self, Dead},
+        library, names,
+        result::CUresult,
+        socket_name,
+        types::{CUcontext, CUdevice},
+    },
+    process::failpoint::reached,
+};
+
+/// How long a server may not be ready, and the time between two questions.
+const SERVER_PATIENCE: Duration = Duration::from_secs(10);
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+/// Answers of a server that is not ready yet.
+pub(super) const NOT_READY: [u32; 3] = [805, 806, 807];
+
+/// Another copy in the dead one's place.
+#[derive(Debug)]
+pub(super) struct Exchanged {
+    /// The handles of everything that was made again.
+    pub(super) renamed: Renamed,
+    pub(super) fresh: copies::Copy,
+    /// The dead one, which is not cut off yet.
+    pub(super) former: Former,
+}
+
+/// Puts a fresh copy in the dead one's place.
+pub(super) fn exchange(
+    memory: &Memory,
+    objects: &Objects,
+    clock: &mut Clock,
+    recovery: &mut Recovery,
+) -> Result<Exchanged, Refusal> {
+    let given = rest::give_back(memory);
+    (recovery.unmapped, recovery.not_unmapped) = (given.unmapped, given.refused);
+    reached("dead-unmapped");
+    clock.ended(Step::Unmap, recovery);
+
+    let listeners =
+        socket_name::free().map_err(|error| Refusal::System("the driver's socket name", error.to_string()))?;
+    reached("name-freed");
+    clock.ended(Step::Name, recovery);
+    let (file, was_prepared) =
+        copies::file().map_err(|error| Refusal::System("no copy of the driver", error.to_string()))?;
+    recovery.was_prepared = u32::from(was_prepared);
+    reached("copy-found");
+    clock.ended(Step::File, recovery);
+
+    let mapped = Mapped::now();
+    let dead = belongings::take();
+    let interval = belongings::Interval::begin_anyway();
+    let loaded = copies::load(&file);
+    clock.ended(Step::Load, recovery);
+    let fresh = match loaded {
+        Ok(fresh) => fresh,
+        Err(text) => {
+            belongings::put_back(dead);
+            return Err(Refusal::System("the copy of the driver cannot be loaded", text));
+        }
+    };
+    reached("copy-loaded");
+    let before = fresh.take_over();
+    reached("copy-leads");
+    let led = private::targets();
+    let made = rebuild(memory, objects, clock, recovery);
+    interval.end();
+    match made {
+        Ok(renamed) => {
+            private::ended(library::generation(), &led);
+            let former = Former::new(dead, mapped, memory.reserved(), Some(listeners));
+            Ok(Exchanged { renamed, fresh, former })
+        }
+        Err(failed) => {
+            // What the fresh copy has is given back, and the dead one answers the program as it would have.
+            before.restore();
+            private::restore(&led);
+            let cut = amputation::perform(&belongings::take(), Vec::new(), &Mapped::Kept, &[]);
+            belongings::put_back(dead);
+            std::mem::forget(listeners);
+            dead::give_back(Some(Dead::discarded(fresh, cut.descriptors)));
+            Err(failed.into())
+        }
+    }
+}
+
+fn rebuild(memory: &Memory, objects: &Objects, clock: &mut Clock, recovery: &mut Recovery) -> Result<Renamed, Failed> {
+    let deadline = Instant::now() + SERVER_PATIENCE;
+    patiently(deadline, recovery, "cuInit", || driver!(lookup::cuInit(0)))?;
+    reached("copy-initialised");
+    clock.ended(Step::Init, recovery);
+    let contexts = memory.make_contexts(|device| {
+        let mut context = CUcontext(0);
+        let retain = |device: CUdevice, context: &mut CUcontext| {
+            driver!(context::cuDevicePrimaryCtxRetain(std::ptr::from_mut(context), device))
+        };
+        patiently(deadline, recovery, "cuDevicePrimaryCtxRetain", || retain(device, &mut context))?;
+        Ok(context)
+    })?;
+    reached("contexts-again");
+    clock.ended(Step::Context, recovery);
+    let mut renamed = memory.map(&contexts)?;
+    reached("memory-again");
+    clock.ended(Step::Map, recovery);
+    objects.make(&mut renamed)?;
+    memory.name_contexts(&mut renamed)?;
+    reached("objects-again");
+    private::lead(|name| CUcontext(renamed.get(&names::current_of(name.0)).copied().unwrap_or(0)))
+        .map_err(|(call, answer)| Failed { call, answer })?;
+    reached("private-led");
+    // This thread's own stack is put in place when it goes in again.
+    checked("cuCtxSetCurrent", driver!(context::cuCtxSetCurrent(CUcontext(0))))?;
+    clock.ended(Step::Objects, recovery);
+    Ok(renamed)
+}
+
+/// Asks again as long as a server is not ready.
+fn patiently(
+    deadline: Instant,
+    recovery: &mut Recovery,
+    call: &'static str,
+    mut ask: impl FnMut() -> CUresult,
+) -> Result<(), Failed> {
+    loop {
+        let answer = ask();
+        if !NOT_READY.contains(&answer.0) || Instant::now() > deadline {
+            return checked(call, answer);
+        }
+        recovery.tries += 1;
+        thread::park_timeout(BETWEEN_TRIES);
+    }
+}
