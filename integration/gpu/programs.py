@@ -513,8 +513,10 @@ def works(ours, library, quick, seconds, only, wanted, tell):
     of a program that was refused. `tell` takes a table that is not whole yet."""
     suite = Suite(ours, library, quick, seconds, wanted, tell)
     share = 0.55 if not only or "culprits" in only else 1
+    # A table of some programs stands beside that of all.
+    some = f" ({', '.join(wanted)})" if wanted else ""
     return {
-        f"bystanders{WITH.get(replay.WAY, '')}": lambda: bystanders(suite, share),
-        "culprits": lambda: culprits(suite),
+        f"bystanders{WITH.get(replay.WAY, '')}{some}": lambda: bystanders(suite, share),
+        f"culprits{some}": lambda: culprits(suite),
         "profiler": lambda: profiler(suite, 4 if quick else 20),
     }
