@@ -213,7 +213,22 @@ fn a_kept_server_whose_device_is_missing_stays_kept_until_it_is_made_anew() {
 }
 
 /// A file system with room for a few small files.
-pub(super) struct SmallDisk<'a>(pub(super) &'a Path);
+pub(super) struct SmallDisk<'a>(&'a Path);
+
+impl<'a> SmallDisk<'a> {
+    /// Where a house keeps its things; without the right to mount the test is skipped, which is said.
+    pub(super) fn of(house: &'a House) -> Option<Self> {
+        fs::create_dir(&house.folder).expect("the bench's folder is ours");
+        let options = Some("size=64k,mode=0755");
+        match mount(Some("small"), &house.folder, Some("tmpfs"), MsFlags::empty(), options) {
+            Ok(()) => Some(Self(&house.folder)),
+            Err(error) => {
+                Skipped(format!("no file system can be mounted here: {error}")).report();
+                None
+            }
+        }
+    }
+}
 
 impl Drop for SmallDisk<'_> {
     fn drop(&mut self) {
@@ -225,12 +240,7 @@ impl Drop for SmallDisk<'_> {
 fn a_full_disk_refuses_the_command_and_leaves_everything_as_it_was() {
     for_each(only_ours(), |subject| {
         let house = House::new(subject);
-        fs::create_dir(&house.folder).expect("the bench's folder is ours");
-        let options = Some("size=64k,mode=0755");
-        if let Err(error) = mount(Some("small"), &house.folder, Some("tmpfs"), MsFlags::empty(), options) {
-            return Skipped(format!("no file system can be mounted here: {error}")).report();
-        }
-        let _disk = SmallDisk(&house.folder);
+        let Some(_disk) = SmallDisk::of(&house) else { return };
         house.start();
         house.does("server create training");
         let before = (house.spaces(), house.text());

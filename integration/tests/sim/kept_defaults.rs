@@ -4,7 +4,6 @@
 use super::kept::{House, SmallDisk};
 use integration::sim::Sim;
 use integration::under_test::{Skipped, for_each, only_ours};
-use nix::mount::{MsFlags, mount};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::geteuid;
 use std::fs;
@@ -112,12 +111,7 @@ fn what_the_environment_says_goes_before_default_limits_that_were_kept() {
 fn a_full_disk_refuses_a_default_limit_and_leaves_everything_as_it_was() {
     for_each(only_ours(), |subject| {
         let house = House::new(subject);
-        fs::create_dir(&house.folder).expect("the bench's folder is ours");
-        let options = Some("size=64k,mode=0755");
-        if let Err(error) = mount(Some("small"), &house.folder, Some("tmpfs"), MsFlags::empty(), options) {
-            return Skipped(format!("no file system can be mounted here: {error}")).report();
-        }
-        let _disk = SmallDisk(&house.folder);
+        let Some(_disk) = SmallDisk::of(&house) else { return };
         house.start();
         let _ = house.sim.lab.ask(SET);
         let before = house.text();
