@@ -6,7 +6,7 @@ and not compared.
 
 Every test runs twice without the library and once with it in each way, the ways beside each other. Each is a number of
 processes one after the other: where one dies or stands still, the test that it was in has that end, and the next process
-goes on behind it. A test that a run did not come to within `--seconds` is not tried. Tests whose first two runs differ are
+goes on behind it; so it does where one ends by itself before its last test, as PyTorch's do after an error of CUDA's. A test that a run did not come to within `--seconds` is not tried. Tests whose first two runs differ are
 not compared either, and since some measure what is free of the GPU, those that end otherwise with the library than without
 run once more, alone, without it and with it. What is otherwise then is a failure; what is not is told with both ends.
 """
@@ -25,7 +25,7 @@ from replay import environment
 PROGRAMS = []
 FILES = ("test_cuda.py", "test_cuda_primary_ctx.py")
 # Seconds for one test, and for the list of them.
-TO_TEST, TO_LIST = 120, 120
+TO_TEST, TO_LIST = 60, 120
 WAYS = {"memory": {"MPS_SHIM_KEEP": "memory", "MPS_SHIM_REPLAY": ""}, "in-place": {}}
 # As unittest says it with -v: the name at the beginning, the end after dots, perhaps on a later line.
 BEGUN = re.compile(r"^(test\w+) \(__main__\.(\w+)")
@@ -81,7 +81,10 @@ def one_process(folder, file, names, surroundings, log, end):
             at = f"{found[2]}.{found[1]}"
         if at and (found := ENDED.search(line)):
             ends[at], at = found[1], None
-    return ends, at, why if process.returncode < 0 or at else "", lines[-4:]
+    if process.returncode < 0 and not at:
+        # Between two tests: the next one, or the last one's end, which would have been named.
+        at = next((name for name in names if name not in ends), None)
+    return ends, at, why if at else "", lines[-4:]
 
 
 def whole(folder, file, names, surroundings, log, end):
@@ -93,10 +96,11 @@ def whole(folder, file, names, surroundings, log, end):
         if at in left:
             ends[at], words[at] = why, last
         rest = [name for name in left if name not in ends]
-        if len(rest) == len(left):
+        if not ends:
             raise Failed(f"no test of {file} ends: {last}")
-        # What a process that ended by itself did not name is not there.
-        left = rest if at else []
+        if len(rest) == len(left):
+            break
+        left = rest
     return {name: ends.get(name, NOT_TRIED) for name in names}, words
 
 

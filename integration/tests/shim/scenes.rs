@@ -258,6 +258,20 @@ fn a_gpu_of_which_a_program_has_the_contexts_handle_alone_is_in_nobodys_way() {
     });
 }
 
+/// cuBLAS asks the driver's private table for it, and fails where it is told of none.
+#[test]
+fn a_threads_current_context_is_the_same_by_the_private_table_before_and_after_a_fault() {
+    let expected = json!({
+        "begun": [0, "none", "none"], "set": [0, [0, 1, 1]], "found": FOUND, "here": [0, 0, 0], "there": [0, 1, 1],
+        "fresh": [0, "none", "none"], "by_the_table": [0, [0, 0, 0]], "by_the_function": [true, [0, 1, 1]],
+        "left": [0, [0, "none", "none"]],
+    });
+    once(|subject| {
+        let line = play_alone(subject, "private-current", &[("MPS_SIM_DEVICES", "2")]);
+        assert_eq!(line["heard"], expected, "{subject}: {line}");
+    });
+}
+
 #[test]
 fn a_thread_that_compiles_is_waited_for() {
     once(|subject| {

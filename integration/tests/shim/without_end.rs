@@ -36,6 +36,9 @@ fn is_flat(finished: &Finished, event: &str, count: usize) {
     }
     // Where two mappings touch they count as one.
     assert!(grown("mappings") <= 2, "{tenth}, then {last}");
+    // The C library's heaps of threads that have left are nobody's, and it makes no more than eight for each CPU.
+    let cpus = std::thread::available_parallelism().expect("the kernel says how many").get();
+    assert!(last["arenas"].as_u64().is_some_and(|arenas| arenas <= 8 * cpus as u64), "{tenth}, then {last}");
     // Of host memory a page here and there: handles that the program has asked for, the heaps' own lists.
     assert!(grown("resident_kib") < 8 << 10, "{tenth}, then {last}");
 }

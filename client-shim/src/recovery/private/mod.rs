@@ -3,7 +3,7 @@
 //! A program keeps the tables' addresses for good, so after a recovery their entries must lead to the copy of the driver
 //! that has taken the lost one's place. Each entry that is followed is replaced, where it stands ([`table`]), by a stub
 //! that can be led elsewhere ([`stubs`]); where arguments are known and name a context or a module there is a function
-//! of ours in front ([`storage`], [`cudart`]). Which tables are followed and which are left to the first copy, and why,
+//! of ours in front ([`storage`], [`cudart`], [`current`]). Which tables are followed and which are left to the first copy, and why,
 //! is in [`KINDS`]. A table that is not listed is followed too ([`followed`]). Calls of functions of which nobody knows
 //! what they take go through [`watched`] entries: they are looked at and translated ([`call`]) by what they are passed
 //! ([`meaning`]), and each function is judged by all that was seen of it ([`evidence`]).
@@ -11,6 +11,7 @@
 
 mod call;
 mod cudart;
+mod current;
 mod evidence;
 mod followed;
 mod made;
@@ -72,6 +73,7 @@ const CUDART: usize = 0;
 const STORAGE: usize = 1;
 const CHECKS: usize = 2;
 const QUERIES: usize = 3;
+const CURRENT: usize = 9;
 
 /// The tables that cudart 13.0 asks for, and those that other libraries of NVIDIA's were seen to ask for.
 static KINDS: [Kind; 11] = [
@@ -140,8 +142,8 @@ static KINDS: [Kind; 11] = [
     },
     Kind {
         id: *b"\x42\xd8\x5a\x81\x23\xf6\xcb\x47\x82\x98\xf6\xe7\x8a\x3a\xec\xdc",
-        name: "tools' thread-local storage",
-        treatment: Treatment::Left,
+        name: "threads' contexts",
+        treatment: Treatment::Followed { stubs: 6 * STUBS_OF_A_TABLE, known: &[], left: &[], ours: current::ours },
     },
     Kind {
         id: *b"\xf8\xcf\xf9\x51\x21\x46\x8b\x4e\xb9\xe2\xfb\x46\x9e\x7c\x0d\xd9",
@@ -153,7 +155,7 @@ static KINDS: [Kind; 11] = [
 /// Stubs from one listed table to the next.
 const STUBS_OF_A_TABLE: usize = table::MOST_ENTRIES;
 /// The number of the first stub that is no listed table's.
-const FREE_STUBS: usize = 6 * STUBS_OF_A_TABLE;
+const FREE_STUBS: usize = 7 * STUBS_OF_A_TABLE;
 
 /// The number of the stub for an entry of a followed table.
 fn stub_of(kind: &Kind, index: usize) -> usize {

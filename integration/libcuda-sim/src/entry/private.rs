@@ -10,7 +10,7 @@ use super::launch::load_wrapped;
 use super::strange;
 use crate::abi::{In, Out, enter};
 use crate::codes::{Code, Outcome};
-use crate::contexts::current_handle;
+use crate::contexts::{current_handle, set_current};
 use crate::driver::{Driver, driver};
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -40,12 +40,15 @@ static CUDART: Table<13> = {
 static STORAGE: Table<4> = Table([put as *const c_void, delete as *const c_void, get as *const c_void, ptr::null()]);
 static CHECKS: Table<4> = Table([bytes::<4>(), ptr::null(), check as *const c_void, ptr::null()]);
 
+static CURRENT: Table<3> = Table([bytes::<3>(), set as *const c_void, current as *const c_void]);
+
 /// The table of this name.
 pub(super) fn table(id: &[u8; 16]) -> Option<*const c_void> {
     match id {
         b"\x6b\xd5\xfb\x6c\x5b\xf4\xe7\x4a\x89\x87\xd9\x39\x12\xfd\x9d\xf9" => Some(CUDART.0.as_ptr().cast()),
         b"\xc6\x93\x33\x6e\x11\x21\xdf\x11\xa8\xc3\x68\xf3\x55\xd8\x95\x93" => Some(STORAGE.0.as_ptr().cast()),
         b"\x26\x3e\x88\x60\x7c\xd2\x61\x43\x92\xf6\xbb\xd5\x00\x6d\xfa\x7e" => Some(CHECKS.0.as_ptr().cast()),
+        b"\x42\xd8\x5a\x81\x23\xf6\xcb\x47\x82\x98\xf6\xe7\x8a\x3a\xec\xdc" => Some(CURRENT.0.as_ptr().cast()),
         strange::NAME => Some(strange::table()),
         _ => None,
     }
@@ -78,6 +81,18 @@ extern "C" fn get(value: Out<usize>, context: usize, key: usize) -> Code {
         let found = driver()?.tables().storage.get(&(context, key)).map(|(value, _)| *value);
         value.put(found.ok_or(Code::INVALID_HANDLE)?)
     })
+}
+
+extern "C" fn set(context: usize) -> Code {
+    enter("private set", || {
+        let context = if context == 0 { None } else { Some(meant(context)?) };
+        set_current(context);
+        Ok(())
+    })
+}
+
+extern "C" fn current(context: Out<usize>) -> Code {
+    enter("private current", || context.put(current_handle().unwrap_or(0)))
 }
 
 extern "C" fn module(module: Out<usize>, wrapper: In<[usize; 3]>) -> Code {

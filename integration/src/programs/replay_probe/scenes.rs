@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 35] = [
+const SCENES: [(&str, Scene); 36] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -65,6 +65,7 @@ const SCENES: [(&str, Scene); 35] = [
     ("finished-and-asking", evidence::finished_and_asking),
     ("other-gpu", beside::other_gpu),
     ("named-contexts", named::named_contexts),
+    ("private-current", named::private_current),
     ("compiling", beside::compiling),
     ("staying", beside::staying),
     ("foreign-files", beside::foreign_files),
