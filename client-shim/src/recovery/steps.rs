@@ -54,7 +54,7 @@ use crate::cuda::{
 use crate::process::signals::NoBrokenPipe;
 use crate::{
     cuda::{functions::Effect, library, result::CUresult, threads},
-    daemon::{news, recovered},
+    daemon::{news, recovered, stage},
     kept::{
         self,
         code::stacks,
@@ -169,6 +169,9 @@ fn is_recovered(attempts: &mut Attempts, answer: CUresult, meaning: Meaning, beg
         }
         Err(refusal) => {
             attempts.is_given_up = !refusal.is_for_now();
+            if attempts.is_given_up {
+                stage::gives_up();
+            }
             if let Refusal::Stuck(late) = &refusal {
                 attempts.late = late.clone();
             }
