@@ -14,6 +14,7 @@ use super::{
     refusal::Refusal,
     report::{Clock, Recovery, Step},
     rest,
+    together::{First, first_contexts},
 };
 use crate::{
     cuda::{
@@ -110,17 +111,16 @@ pub(super) fn exchange(
 
 fn rebuild(memory: &Memory, objects: &Objects, clock: &mut Clock, recovery: &mut Recovery) -> Result<Renamed, Failed> {
     let deadline = Instant::now() + SERVER_PATIENCE;
-    patiently(deadline, recovery, "cuInit", || driver!(lookup::cuInit(0)))?;
+    patiently(deadline, &mut recovery.tries, "cuInit", || driver!(lookup::cuInit(0)))?;
     reached("copy-initialised");
     clock.ended(Step::Init, recovery);
+    let mut firsts = None;
     let contexts = memory.make_contexts(|device| {
-        let mut context = CUcontext(0);
-        let retain = |device: CUdevice, context: &mut CUcontext| {
-            driver!(context::cuDevicePrimaryCtxRetain(std::ptr::from_mut(context), device))
-        };
-        let mut made = || patiently(deadline, recovery, "cuDevicePrimaryCtxRetain", || retain(device, &mut context));
-        roomily(&mut made, stage::is_short)?;
-        Ok(context)
+        let make = move |device| retained(device, deadline);
+        let firsts = firsts.get_or_insert_with(|| first_contexts(&memory.devices_in_use(), make));
+        let (made, tries) = firsts.remove(&device).unwrap_or_else(|| make(device));
+        recovery.tries += tries;
+        made
     })?;
     reached("contexts-again");
     clock.ended(Step::Context, recovery);
@@ -139,10 +139,19 @@ fn rebuild(memory: &Memory, objects: &Objects, clock: &mut Clock, recovery: &mut
     Ok(renamed)
 }
 
-/// Asks again as long as a server is not ready.
+/// A device's context, and how often its server was not ready.
+fn retained(device: CUdevice, deadline: Instant) -> First {
+    let (mut context, mut tries) = (CUcontext(0), 0);
+    let mut retain = || driver!(context::cuDevicePrimaryCtxRetain(&raw mut context, device));
+    let mut make = || patiently(deadline, &mut tries, "cuDevicePrimaryCtxRetain", &mut retain);
+    let made = roomily(&mut make, stage::is_short);
+    (made.map(|()| context), tries)
+}
+
+/// Asks again as long as a server is not ready, and counts that.
 fn patiently(
     deadline: Instant,
-    recovery: &mut Recovery,
+    tries: &mut u32,
     call: &'static str,
     mut ask: impl FnMut() -> CUresult,
 ) -> Result<(), Failed> {
@@ -151,7 +160,7 @@ fn patiently(
         if !NOT_READY.contains(&answer.0) || Instant::now() > deadline {
             return checked(call, answer);
         }
-        recovery.tries += 1;
+        *tries += 1;
         thread::park_timeout(BETWEEN_TRIES);
     }
 }
