@@ -180,6 +180,8 @@ FIGURES = {
         "others faults, all": "The same for an idle program with all belongings, again and again in one process.",
         "others faults, timed": "Faults of a neighbour under MPS, as the daemon is by default (`burial_hold`).",
         "others faults, timed, not held back": "The same where the daemon holds nothing back.",
+        "others faults, timed, with a standby": "The same where another server stands by.",
+        "others faults, timed, with a standby, not held back": "The same, and nothing is held back.",
         "pytorch": "PyTorch with a captured graph and pinned memory beside a culprit.",
     },
     "cost": {

@@ -43,8 +43,9 @@ BESIDE = {
     "a connection's wait for the server": ("client-admitted", "waited_ms", {"pid": None}),
     "descriptors of the culprit held": ("funeral-ended", "held_ms", {"reason": "recovered"}),
 }
-# `[replay] burial_hold` in the same run, in seconds: none, and the default.
-HOLDS = {"": None, ", not held back": 0}
+# What else the daemon is told in the same run: a server that stands by need not be waited for.
+STANDBY, NOT_HELD = "[domains]\nstandby = true\n", "[replay]\nburial_hold = 0\n"
+TIMED = {"": "", ", not held back": NOT_HELD, ", with a standby": STANDBY, ", with a standby, not held back": STANDBY + NOT_HELD}
 
 
 # As `MPS_SHIM_REPLAY` has it.
@@ -132,11 +133,11 @@ def done_beside(daemon, seq, pid):
     return found
 
 
-def others(ours, library, arguments, kinds, hold=None):
+def others(ours, library, arguments, kinds, settings=""):
     """Faults of a neighbour one after the other."""
     found = {}
     try:
-        beside(ours, library, arguments, kinds, found, hold)
+        beside(ours, library, arguments, kinds, found, settings)
     except Exception as error:
         # An hour's result is not lost by what fails behind it.
         if found:
@@ -145,10 +146,9 @@ def others(ours, library, arguments, kinds, hold=None):
     return found
 
 
-def beside(ours, library, arguments, kinds, found, hold):
+def beside(ours, library, arguments, kinds, found, settings):
     """The same, with what was seen in `found` before the daemon ends."""
-    held = "" if hold is None else f"[replay]\nburial_hold = {hold}\n"
-    with configured(ours, NO_QUARANTINE + held) as daemon:
+    with configured(ours, NO_QUARANTINE + settings) as daemon:
         probe = Bystander(daemon, library, ["--recoveries", str(len(kinds)), "--seconds", str(280 + 2 * len(kinds)), *arguments])
         probe.wait("ready", 60)
         seq = last_seq(daemon)
@@ -268,9 +268,9 @@ def works(ours, library, quick, times=None):
     for name in ("base", "graph", "all"):
         few = ["oob", "trap"] if name != "all" else SHARED * count
         works[f"others faults, {name}"] = lambda name=name, few=few: others(ours, library, BELONGINGS[name], few)
-    for name, hold in HOLDS.items():
+    for name, settings in TIMED.items():
         few = ["oob", "trap"] * min(count, 10)
-        works[f"others faults, timed{name}"] = lambda few=few, hold=hold: others(ours, library, [], few, hold)
+        works[f"others faults, timed{name}"] = lambda few=few, settings=settings: others(ours, library, [], few, settings)
     works["others faults, busy"] = lambda: others(ours, library, ["--busy", *BELONGINGS["all"]], ["oob", "trap"] * min(count, 10))
     many = times or (40 if quick else 1000)
     cycle = lambda kinds: (kinds * many)[:many]  # noqa: E731

@@ -5,7 +5,7 @@
 
 use super::replay::is_whole;
 use integration::lab::LIMIT;
-use integration::lab::process::Process;
+use integration::lab::process::{Process, run};
 use integration::lab::watch::wait_for;
 use integration::shim;
 use integration::sim::{Sim, error_of};
@@ -13,6 +13,7 @@ use integration::under_test::{Subject, once};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 fn wait(sim: &Sim, what: &str, is_so: impl Fn() -> bool) {
     wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, is_so);
@@ -116,6 +117,31 @@ fn nobody_is_waited_for_longer_than_the_operator_wants() {
             goes_on(&sim, program, subject);
         });
     }
+}
+
+/// A program of the same user, on the server in the spoilt one's place, wants more than there is.
+#[test]
+fn an_allocation_that_finds_no_memory_has_what_is_held_let_go_of() {
+    // The simulated driver says so when the process may have no such addresses: 60 TiB, of ten that it may have.
+    const TOO_MUCH_MIB: &str = "62914560";
+    const LIMITED: &str = "ulimit -v 10737418240 && exec \"$0\" \"$@\"";
+    const OUT_OF_MEMORY: u64 = 2;
+    once(|subject| {
+        let sim = bench(subject, 3600);
+        let program = before_its_contexts(&sim);
+        wait(&sim, "the culprit's end", || first(&sim, "funeral-begun").is_some());
+        let allocating = shim::recording(sim.command("mps-first-alloc", &["--mib", TOO_MUCH_MIB]));
+        let mut command = Command::new("sh");
+        command.args(["-c", LIMITED]).arg(allocating.get_program()).args(allocating.get_args());
+        command.envs(allocating.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let finished = run(command.env("MPS_SHIM_REPLAY", "in-place"), b"", LIMIT).expect("it runs");
+        assert_eq!(error_of(&finished), Some(OUT_OF_MEMORY), "{subject}: {finished:?}");
+        let (_, held) = first(&sim, "burial-held").unwrap_or_else(|| panic!("{subject}: {finished:?}"));
+        assert_eq!((&held["reason"], &held["back"]), (&"memory".into(), &0.into()), "{subject}: {held}");
+        let (_, funeral) = first(&sim, "funeral-ended").expect("and with it the culprit's");
+        assert_eq!(funeral["reason"], "recovered", "{subject}: {funeral}");
+        goes_on(&sim, program, subject);
+    });
 }
 
 #[test]

@@ -178,7 +178,7 @@ pub enum Ask {
     },
     /// This process has gone on after a fault. Said again, it is known already.
     Recovered(Recovered),
-    /// Tell how far this process is with going on after a fault.
+    /// Tell how far this process is with going on after a fault. What is told as done are servers that are buried for it.
     Recovery {
         /// How far.
         stage: RecoveryStage,

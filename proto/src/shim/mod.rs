@@ -206,7 +206,7 @@ crate::open_enum! {
         BACK = 2,
         /// It does not go on after any fault.
         GIVEN_UP = 3,
-        /// There is no GPU memory for its contexts, which it tries to make again.
+        /// There is no GPU memory for its contexts or for an allocation, which it tries again.
         SHORT = 4,
     }
 }

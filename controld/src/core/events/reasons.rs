@@ -36,7 +36,7 @@ pub(crate) enum HoldEnd {
     Over,
     /// The time for it is over.
     TimedOut,
-    /// One of them has no GPU memory for its contexts, and the dead hold some.
+    /// There is no GPU memory for one of them, or for another client of its user, and the dead hold some.
     Memory,
     /// The server has ended meanwhile.
     ServerEnded,

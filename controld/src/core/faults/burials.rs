@@ -7,6 +7,7 @@
 //! | | |
 //! |---|---|
 //! | the server | is neither asked to end nor forced to on account of the fault |
+//! | another server to stand by, where no spare copy waits for it | is not started yet: making its context takes the driver as long as a client's |
 //! | copies of the descriptors of those who end orderly, the culprit above all | stay open ([`funeral`](super::funeral)): with the last one the driver takes the address space down |
 //!
 //! Who recovers says so beforehand, and each says when it has its contexts. That is a word, so it is believed for
@@ -32,7 +33,7 @@ pub(in crate::core) struct Burial {
     pub(in crate::core) awaited: BTreeSet<ProcessKey>,
     /// Those that have their contexts again.
     pub(in crate::core) back: BTreeSet<ProcessKey>,
-    /// One that recovers has no memory for its contexts.
+    /// Memory is short, of which the dead may hold some.
     pub(in crate::core) is_short: bool,
     /// How many were waited for in the beginning; `None` when nobody has looked yet.
     pub(in crate::core) clients: Option<usize>,
@@ -78,10 +79,12 @@ impl Faults {
         self.burials.values_mut().for_each(|burial| burial.awaited.retain(|other| !is_it(other)));
     }
 
-    /// One that recovers has no memory for its contexts.
-    pub(in crate::core) fn is_short_of_memory(&mut self, process: ProcessKey) {
-        let own = self.burials.values_mut().filter(|burial| burial.awaited.contains(&process));
-        own.for_each(|burial| burial.is_short = true);
+    /// There is no memory for one that recovers, has recovered, or is of a user whose servers these are.
+    pub(in crate::core) fn is_short_of_memory(&mut self, process: ProcessKey, of_its_user: &BTreeSet<ServerEpoch>) {
+        for (server, burial) in &mut self.burials {
+            let is_own = burial.awaited.contains(&process) || burial.back.contains(&process);
+            burial.is_short |= is_own || of_its_user.contains(server);
+        }
     }
 }
 

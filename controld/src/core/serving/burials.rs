@@ -7,8 +7,8 @@
 //! | whom the fault has left alone | it has lost none |
 //! | who is ended, or whose like is set apart or refused | it is to go |
 //!
-//! Nor is anybody when the time is over ([`burials`](crate::core::faults)), when one that recovers finds no memory for its
-//! contexts, of which the dead may hold some, or when the daemon ends. An operator's order is never held back, nor the end of
+//! Nor is anybody when the time is over ([`burials`](crate::core::faults)), when a client of the server, or another one of
+//! its user, finds no memory, of which the dead may hold some, or when the daemon ends. An operator's order is never held back, nor the end of
 //! a server that no other one can start beside, that says nothing, or whose clients all have spare copies
 //! ([`early_end`](super::early_end)).
 
@@ -32,7 +32,11 @@ impl Core {
                 self.clients.note_able(process, false);
                 self.faults.does_not_recover(process);
             }
-            RecoveryStage::SHORT => self.faults.is_short_of_memory(process),
+            RecoveryStage::SHORT => {
+                let uid = self.clients.known(process).map(|known| known.uid);
+                let own = self.servers.iter().filter(|server| Some(server.uid) == uid).map(|server| server.epoch);
+                self.faults.is_short_of_memory(process, &own.collect());
+            }
             // One of a later library.
             _ => {}
         }
@@ -60,6 +64,11 @@ impl Core {
                 self.bury_server(epoch, (pid, uid, domain), reason);
             }
         }
+    }
+
+    /// How many servers are not buried yet.
+    pub(crate) fn held_burials(&self) -> usize {
+        self.faults.burials().count()
     }
 
     fn why_buried(&self, epoch: ServerEpoch) -> Option<HoldEnd> {

@@ -12,6 +12,8 @@ use world::key;
 const HOLD: Duration = Duration::from_secs(2);
 const MOMENT: Duration = Duration::from_millis(50);
 const OTHER: Peer = Peer { pid: 13, ..VICTIM };
+const SECOND: Peer = Peer { pid: 14, ..VICTIM };
+const STRANGER: Peer = Peer { pid: 15, uid: 1001, gid: 1001 };
 
 /// A core with one server that has two clients, of which the second would recover, and that a fault spoils.
 struct Story {
@@ -170,15 +172,27 @@ fn all_are_waited_for_and_each_for_itself() {
 }
 
 #[test]
-fn what_the_dead_hold_is_let_go_of_where_there_is_no_memory_for_a_context() {
-    let mut story = Story::usual();
-    story.faults();
-    story.scene.dies(CULPRIT, End::Exited(1));
-    let effects = story.says(NEWCOMER, RecoveryStage::SHORT);
-    assert!(!releases(&effects, CULPRIT), "it is on another server");
-    let effects = story.says(VICTIM, RecoveryStage::SHORT);
-    assert!(releases(&effects, CULPRIT) && story.is_asked(&effects), "{effects:?}");
-    assert_eq!(told(&effects), [(1, 0, HoldEnd::Memory, Duration::ZERO)]);
+fn what_the_dead_hold_is_let_go_of_where_memory_is_short() {
+    // One that recovers, one that has already, and one of the same user that has nothing to do with it.
+    for (speaker, back) in [(VICTIM, 0), (OTHER, 1), (SECOND, 0)] {
+        let mut story = Story::new(Policy::default(), &[VICTIM]);
+        for peer in [OTHER, SECOND] {
+            story.scene.joins(peer);
+        }
+        if back > 0 {
+            story.says(OTHER, RecoveryStage::ABLE);
+        }
+        story.faults();
+        story.scene.dies(CULPRIT, End::Exited(1));
+        story.says(OTHER, RecoveryStage::BACK);
+        let effects = story.says(STRANGER, RecoveryStage::SHORT);
+        assert!(!releases(&effects, CULPRIT), "nobody knows it");
+        assert_eq!(story.scene.core.held_burials(), 1);
+        let effects = story.says(speaker, RecoveryStage::SHORT);
+        assert!(releases(&effects, CULPRIT) && story.is_asked(&effects), "{effects:?}");
+        assert_eq!(told(&effects), [(1 + back, back, HoldEnd::Memory, Duration::ZERO)]);
+        assert_eq!(story.scene.core.held_burials(), 0);
+    }
 }
 
 #[test]
@@ -188,6 +202,27 @@ fn an_order_is_not_held_back_and_neither_is_the_end_of_the_daemon() {
     let effects = story.scene.feed(Input::Terminate);
     assert!(story.is_asked(&effects), "{effects:?}");
     assert_eq!(told(&effects), [(1, 0, HoldEnd::Quitting, Duration::ZERO)]);
+}
+
+#[test]
+fn another_standby_is_started_when_who_recovers_is_back_unless_a_spare_copy_waits_for_it() {
+    for waits in [false, true] {
+        let mut policy = Policy::default();
+        policy.domains.default.group.standby = true;
+        let mut story = Story::new(policy, &[VICTIM]);
+        let (server, pid) = (ServerEpoch(2), SERVER + 1);
+        story.scene.feed(Input::ServerSpawned { server, pid });
+        let connection = story.scene.new_connection();
+        story.scene.feed(Input::ServerHello { connection, peer: Peer { pid, uid: 1000, gid: 0 } });
+        if waits {
+            let (process, patience) = (key(CULPRIT.pid, 0), Duration::from_secs(5));
+            story.scene.feed(Input::SpareWanted { process, token: 7, patience });
+        }
+        let effects = story.faults();
+        assert_eq!(spawned(&effects).is_some(), waits, "{effects:?}");
+        let effects = story.says(VICTIM, RecoveryStage::BACK);
+        assert_eq!(spawned(&effects).is_some(), !waits, "{effects:?}");
+    }
 }
 
 #[test]

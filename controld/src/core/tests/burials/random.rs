@@ -103,7 +103,8 @@ impl Model {
                         self.awaits_no_longer(pid);
                     }
                     RecoveryStage::SHORT => {
-                        is_short = self.spoilt.as_ref().is_some_and(|(_, awaited)| awaited.contains(&pid));
+                        // All are one user's, and those who have ended are nobody's.
+                        is_short = self.spoilt.is_some() && self.clients.contains(&pid);
                     }
                     _ => {}
                 }
