@@ -13,7 +13,7 @@ import time
 
 import hangs
 from bench import Client, Failed, until
-from faults import NO_QUARANTINE, configured
+from faults import NO_QUARANTINE, configured, journal, last_seq
 from figures import spread
 
 PROGRAMS = ["mps-replay-probe", "mps-aggressor"]
@@ -38,6 +38,16 @@ TOLD_AFTER = (10, 100, 1000)
 # Seconds for which PyTorch does nothing before a fault that is to find it idle: the library reads variables after a tenth.
 IDLE = 1
 STEPS = ("unmap", "load", "init", "context", "map", "objects", "amputate")
+# What the daemon did meanwhile, by the event that says how long it took, of which `{pid}` is the program.
+BESIDE = {
+    "the server's burial held back": ("burial-held", "held_ms", {}),
+    "first sign to the server in its place": ("server-swapped", "after_ms", {}),
+    "a connection's wait for the server": ("client-admitted", "waited_ms", {"pid": None}),
+    "descriptors of the culprit held": ("funeral-ended", "held_ms", {"reason": "recovered"}),
+}
+# What else the daemon is told in the same run: a server that stands by need not be waited for.
+STANDBY, NOT_HELD = "[domains]\nstandby = true\n", "[replay]\nburial_hold = 0\n"
+TIMED = {"": "", ", not held back": NOT_HELD, ", with a standby": STANDBY, ", with a standby, not held back": STANDBY + NOT_HELD}
 
 
 # As `MPS_SHIM_REPLAY` has it.
@@ -111,11 +121,26 @@ class Bystander(Client):
         daemon.clients.append(self)
 
 
-def others(ours, library, arguments, kinds):
+def done_beside(daemon, seq, pid):
+    """What the daemon did since event `seq` on account of the faults beside this program, in milliseconds."""
+    events = [event for event in journal(daemon) if event["seq"] > seq]
+    found = {}
+    for name, (wanted, key, having) in BESIDE.items():
+        own = [event for event in events if event["event"] == wanted]
+        if "pid" in having:
+            own = [event for event in own if event["process"]["pid"] == pid]
+        if "reason" in having:
+            own = [event for event in own if event["reason"] == having["reason"]]
+        if own:
+            found[f"{name}, ms"] = spread([event[key] for event in own])
+    return found
+
+
+def others(ours, library, arguments, kinds, settings=""):
     """Faults of a neighbour one after the other."""
     found = {}
     try:
-        beside(ours, library, arguments, kinds, found)
+        beside(ours, library, arguments, kinds, found, settings)
     except Exception as error:
         # An hour's result is not lost by what fails behind it.
         if found:
@@ -124,11 +149,12 @@ def others(ours, library, arguments, kinds):
     return found
 
 
-def beside(ours, library, arguments, kinds, found):
+def beside(ours, library, arguments, kinds, found, settings):
     """The same, with what was seen in `found` before the daemon ends."""
-    with configured(ours, NO_QUARANTINE) as daemon:
+    with configured(ours, NO_QUARANTINE + settings) as daemon:
         probe = Bystander(daemon, library, ["--recoveries", str(len(kinds)), "--seconds", str(280 + 2 * len(kinds)), *arguments])
         probe.wait("ready", 60)
+        seq = last_seq(daemon)
         for done, kind in enumerate(kinds):
             culprit = daemon.client("mps-aggressor", kind)
             culprit.process.wait(30)
@@ -155,6 +181,7 @@ def beside(ours, library, arguments, kinds, found):
         if right != len(kinds):
             raise Failed(f"told right {right} times of {len(kinds)}")
         found.update({"recovered, bit-exact": f"{len(recoveries)} of {len(kinds)}", **times_of(recoveries), **flat(probe.lines)})
+        found.update(done_beside(daemon, seq, probe.pid))
 
 
 TORCH = """
@@ -244,6 +271,9 @@ def works(ours, library, quick, times=None):
     for name in ("base", "graph", "all"):
         few = ["oob", "trap"] if name != "all" else SHARED * count
         works[f"others faults, {name}"] = lambda name=name, few=few: others(ours, library, BELONGINGS[name], few)
+    for name, settings in TIMED.items():
+        few = ["oob", "trap"] * min(count, 10)
+        works[f"others faults, timed{name}"] = lambda few=few, settings=settings: others(ours, library, [], few, settings)
     works["others faults, busy"] = lambda: others(ours, library, ["--busy", *BELONGINGS["all"]], ["oob", "trap"] * min(count, 10))
     many = times or (40 if quick else 1000)
     cycle = lambda kinds: (kinds * many)[:many]  # noqa: E731

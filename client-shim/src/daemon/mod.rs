@@ -14,6 +14,7 @@
 //! | [`recovered`] | what recoveries took, for the daemon |
 //! | [`renewal`] | that a dead copy of the driver is cut off |
 //! | [`spare`] | where a spare copy of the driver may stand |
+//! | [`stage`] | how far the program is with going on after a fault |
 
 pub(crate) mod connection;
 mod escrow;
@@ -26,6 +27,7 @@ pub(crate) mod news;
 pub(crate) mod recovered;
 pub(crate) mod renewal;
 pub(crate) mod spare;
+pub(crate) mod stage;
 mod worker;
 
 use crate::process::settings::succession;

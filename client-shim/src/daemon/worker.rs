@@ -4,7 +4,7 @@
 //! | first | what |
 //! |---|---|
 //! | 1 | another copy of the driver lives; when the dead one is cut off the daemon looks which of its descriptors are closed |
-//! | 1 | what recoveries took is told |
+//! | 1 | that the program would recover from a fault, and what recoveries took, is told |
 //! | 2 | news of this process's server is subscribed to, once for each connection and each copy of the driver |
 //! | 3 | what a thread of the program's wants now |
 //! | 4 | what is kept is given into the vault, in batches between which 1 to 3 come again |
@@ -30,7 +30,7 @@ use super::{
     escrow::Escrow,
     evidence::Followed,
     link::{CHANGES, Job, Link, Wish, locked},
-    news, recovered, renewal,
+    news, recovered, renewal, stage,
 };
 use crate::{
     cuda::{belongings, library},
@@ -55,6 +55,8 @@ pub(super) struct Worker {
     renewed: u64,
     /// When this connection's daemon was asked for news, since that copy lives.
     asked: Option<Instant>,
+    /// Whether this connection's daemon knows that the program would recover.
+    is_introduced: bool,
     pause: Duration,
     try_at: Instant,
     has_complained: bool,
@@ -64,8 +66,21 @@ impl Worker {
     pub(super) fn new(link: &'static Link, door: fn() -> OsString) -> Self {
         let (connection, escrow, followed) = (None, None, Followed::default());
         let (pause, try_at, has_complained) = (FIRST_PAUSE, Instant::now(), false);
-        let (told, renewed, asked) = (0, 0, None);
-        Self { link, door, connection, escrow, followed, told, renewed, asked, pause, try_at, has_complained }
+        let (told, renewed, asked, is_introduced) = (0, 0, None, false);
+        Self {
+            link,
+            door,
+            connection,
+            escrow,
+            followed,
+            told,
+            renewed,
+            asked,
+            is_introduced,
+            pause,
+            try_at,
+            has_complained,
+        }
     }
 
     /// Works until the process ends.
@@ -126,6 +141,7 @@ impl Worker {
                     }
                     locked(&self.link.progress).connections += 1;
                     (self.connection, self.asked, self.pause) = (Some(connection), None, FIRST_PAUSE);
+                    self.is_introduced = false;
                 }
                 Err(lost) => self.lose(&lost),
             }
@@ -180,6 +196,9 @@ impl Worker {
                 self.followed.offer_to(Some(connection))?;
             }
             (self.told, self.asked) = (generation, None);
+        }
+        if !self.is_introduced && stage::introduce(connection)? {
+            self.is_introduced = true;
         }
         recovered::pass_on(connection)?;
         if self.asks_for_news_at().is_some_and(|at| at <= Instant::now()) {

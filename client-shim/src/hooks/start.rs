@@ -15,7 +15,7 @@ use crate::{
         functions::lookup::cuInit,
         result::CUresult,
     },
-    daemon::{evidence, greeting},
+    daemon::{evidence, greeting, stage},
     kept,
     process::{
         fork, log,
@@ -76,6 +76,7 @@ fn call(driver: &mut Driver<cuInit::Signature>) -> CUresult {
             is_short: || {
                 recovery::burial::wait();
                 recovery::spare::give_way();
+                stage::have_room_made();
                 state::settle();
             },
             report: state::report,

@@ -14,6 +14,7 @@ use super::{
     refusal::Refusal,
     report::{Clock, Recovery, Step},
     rest,
+    together::{First, first_contexts},
 };
 use crate::{
     cuda::{
@@ -24,12 +25,17 @@ use crate::{
         socket_name,
         types::{CUcontext, CUdevice},
     },
+    daemon::stage,
     process::failpoint::reached,
 };
 
 /// How long a server may not be ready, and the time between two questions.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+/// How long memory for a context is waited for, once the daemon lets go of what it keeps of the dead, and the time between
+/// two questions.
+const ROOM_PATIENCE: Duration = Duration::from_secs(1);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// Answers of a server that is not ready yet.
 pub(super) const NOT_READY: [u32; 3] = [805, 806, 807];
 
@@ -86,6 +92,7 @@ pub(super) fn exchange(
     match made {
         Ok(renamed) => {
             private::ended(library::generation(), &led);
+            stage::is_back();
             let former = Former::new(dead, mapped, memory.reserved(), Some(listeners));
             Ok(Exchanged { renamed, fresh, former })
         }
@@ -104,16 +111,16 @@ pub(super) fn exchange(
 
 fn rebuild(memory: &Memory, objects: &Objects, clock: &mut Clock, recovery: &mut Recovery) -> Result<Renamed, Failed> {
     let deadline = Instant::now() + SERVER_PATIENCE;
-    patiently(deadline, recovery, "cuInit", || driver!(lookup::cuInit(0)))?;
+    patiently(deadline, &mut recovery.tries, "cuInit", || driver!(lookup::cuInit(0)))?;
     reached("copy-initialised");
     clock.ended(Step::Init, recovery);
+    let mut firsts = None;
     let contexts = memory.make_contexts(|device| {
-        let mut context = CUcontext(0);
-        let retain = |device: CUdevice, context: &mut CUcontext| {
-            driver!(context::cuDevicePrimaryCtxRetain(std::ptr::from_mut(context), device))
-        };
-        patiently(deadline, recovery, "cuDevicePrimaryCtxRetain", || retain(device, &mut context))?;
-        Ok(context)
+        let make = move |device| retained(device, deadline);
+        let firsts = firsts.get_or_insert_with(|| first_contexts(&memory.devices_in_use(), make));
+        let (made, tries) = firsts.remove(&device).unwrap_or_else(|| make(device));
+        recovery.tries += tries;
+        made
     })?;
     reached("contexts-again");
     clock.ended(Step::Context, recovery);
@@ -132,10 +139,19 @@ fn rebuild(memory: &Memory, objects: &Objects, clock: &mut Clock, recovery: &mut
     Ok(renamed)
 }
 
-/// Asks again as long as a server is not ready.
+/// A device's context, and how often its server was not ready.
+fn retained(device: CUdevice, deadline: Instant) -> First {
+    let (mut context, mut tries) = (CUcontext(0), 0);
+    let mut retain = || driver!(context::cuDevicePrimaryCtxRetain(&raw mut context, device));
+    let mut make = || patiently(deadline, &mut tries, "cuDevicePrimaryCtxRetain", &mut retain);
+    let made = roomily(&mut make, stage::is_short);
+    (made.map(|()| context), tries)
+}
+
+/// Asks again as long as a server is not ready, and counts that.
 fn patiently(
     deadline: Instant,
-    recovery: &mut Recovery,
+    tries: &mut u32,
     call: &'static str,
     mut ask: impl FnMut() -> CUresult,
 ) -> Result<(), Failed> {
@@ -144,7 +160,59 @@ fn patiently(
         if !NOT_READY.contains(&answer.0) || Instant::now() > deadline {
             return checked(call, answer);
         }
-        recovery.tries += 1;
+        *tries += 1;
         thread::park_timeout(BETWEEN_TRIES);
+    }
+}
+
+/// Has something made that needs memory. Where there is none, and who keeps what the dead have lets go of it then, it is
+/// tried again.
+fn roomily(make: &mut dyn FnMut() -> Result<(), Failed>, is_told: impl FnOnce() -> bool) -> Result<(), Failed> {
+    let is_short = |made: &Result<(), Failed>| {
+        made.as_ref().is_err_and(|failed| failed.answer == CUresult::CUDA_ERROR_OUT_OF_MEMORY)
+    };
+    let mut made = make();
+    if !is_short(&made) || !is_told() {
+        return made;
+    }
+    let deadline = Instant::now() + ROOM_PATIENCE;
+    while is_short(&made) && Instant::now() < deadline {
+        thread::park_timeout(BETWEEN_LOOKS);
+        made = make();
+    }
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CUresult, Failed, roomily};
+
+    /// What comes of it where so many tries find no memory, how often it is tried, and whether anybody was told.
+    fn tried(answers: &[CUresult], is_heard: bool) -> (CUresult, usize, bool) {
+        let (mut count, mut is_told) = (0, false);
+        let mut make = || {
+            let answer = answers.get(count).copied().unwrap_or(CUresult::CUDA_SUCCESS);
+            count += 1;
+            if answer.is_success() { Ok(()) } else { Err(Failed { call: "cuDevicePrimaryCtxRetain", answer }) }
+        };
+        let tell = || {
+            is_told = true;
+            is_heard
+        };
+        let made = roomily(&mut make, tell).map_or_else(|failed| failed.answer, |()| CUresult::CUDA_SUCCESS);
+        (made, count, is_told)
+    }
+
+    #[test]
+    fn memory_that_the_dead_have_is_waited_for_where_somebody_lets_go_of_it() {
+        const SHORT: CUresult = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+        assert_eq!(tried(&[], true), (CUresult::CUDA_SUCCESS, 1, false));
+        assert_eq!(tried(&[SHORT; 3], true), (CUresult::CUDA_SUCCESS, 4, true));
+        assert_eq!(tried(&[SHORT; 3], false), (SHORT, 1, true), "nobody lets go of anything");
+        let other = CUresult::CUDA_ERROR_UNKNOWN;
+        assert_eq!(tried(&[other], true), (other, 1, false));
+        assert_eq!(tried(&[SHORT, other], true), (other, 2, true));
+        let (answer, count, _) = tried(&[SHORT; 1000], true);
+        assert!(answer == SHORT && count > 1, "not for ever");
     }
 }

@@ -8,7 +8,7 @@
 //! | unmap | the dead copy unmaps the memory and frees its addresses | see [`rest`](super::rest) |
 //! | name | the driver's socket name becomes free | refused |
 //! | file, load | a copy of the driver's file, loaded | refused |
-//! | init, context | the copy is initialised and has the same contexts; a server that is not ready is asked again | refused |
+//! | init, context | the copy is initialised and has the same contexts, those of several GPUs [side by side](super::together); a server that is not ready is asked again | refused |
 //! | map | the same memory at the same addresses | refused |
 //! | objects | everything else, by its recipe | refused |
 //! | | the gate opens | |
@@ -54,7 +54,7 @@ use crate::cuda::{
 use crate::process::signals::NoBrokenPipe;
 use crate::{
     cuda::{functions::Effect, library, result::CUresult, threads},
-    daemon::{news, recovered},
+    daemon::{news, recovered, stage},
     kept::{
         self,
         code::stacks,
@@ -169,6 +169,9 @@ fn is_recovered(attempts: &mut Attempts, answer: CUresult, meaning: Meaning, beg
         }
         Err(refusal) => {
             attempts.is_given_up = !refusal.is_for_now();
+            if attempts.is_given_up {
+                stage::gives_up();
+            }
             if let Refusal::Stuck(late) = &refusal {
                 attempts.late = late.clone();
             }

@@ -11,7 +11,9 @@ mod names;
 mod reasons;
 mod seen;
 
-pub(crate) use reasons::{EarlyEnd, ExitReason, FuneralEnd, ModeCause, RefusalReason, Sanction, SpareEnd, StartReason};
+pub(crate) use reasons::{
+    EarlyEnd, ExitReason, FuneralEnd, HoldEnd, ModeCause, RefusalReason, Sanction, SpareEnd, StartReason,
+};
 
 use super::client_recovery::ClientRecovery;
 use super::evidence::{End, ProcessKey};
@@ -117,6 +119,24 @@ pub(crate) enum JournalEvent {
         /// Its clients at that moment.
         clients: usize,
         reason: EarlyEnd,
+    },
+    /// A spoilt server was not asked to end, nor the copies of its dead clients closed, while clients of it recovered; from
+    /// now on they are.
+    BurialHeld {
+        epoch: ServerEpoch,
+        server: Pid,
+        /// The user it runs as.
+        uid: Uid,
+        domain: String,
+        incident: u64,
+        /// Its clients that were to recover.
+        clients: usize,
+        /// Those of them that have their contexts again.
+        back: usize,
+        reason: HoldEnd,
+        /// Since the server was tainted.
+        #[serde(serialize_with = "milliseconds", rename = "held_ms")]
+        held: Duration,
     },
     /// A domain has a sound server again after a fault.
     ServerSwapped {

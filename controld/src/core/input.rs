@@ -16,6 +16,7 @@ use core::time::Duration;
 use remps_proto::admin::defaults::Defaults;
 use remps_proto::admin::limits::DeviceKey;
 use remps_proto::mps::server::Reply;
+use remps_proto::shim::RecoveryStage;
 use std::sync::Arc;
 
 /// Something that happened.
@@ -90,6 +91,8 @@ pub(crate) enum Input {
     SpareLives { process: ProcessKey, token: u64 },
     /// A program has given its spare copy up.
     SpareGone { process: ProcessKey, token: u64 },
+    /// A program says how far it is with going on after a fault.
+    RecoveryStands { process: ProcessKey, stage: RecoveryStage },
     /// A program says how it has gone on after a fault.
     ClientRecovered { process: ProcessKey, uid: Uid, recovery: ClientRecovery },
     /// More is known of a client's process than when it came.

@@ -76,6 +76,8 @@ pub(crate) use clients::rest::{Awaited, RestFacts};
 pub(crate) use clients::spares::SparePlace;
 pub(crate) use effect::Effect;
 pub(crate) use effect::{PsRow, ServerSignal};
+#[cfg(test)]
+pub(crate) use events::HoldEnd;
 pub(crate) use events::{ExitReason, FuneralEnd, JournalEvent};
 pub(crate) use evidence::Isolation;
 pub use evidence::{Access, MemoryFault, ProcessKey};
@@ -94,8 +96,8 @@ pub(crate) use peer::{Entrance, NoReply, Peer};
 pub(crate) use place::Place;
 pub(crate) use place::{Namespace, Rights};
 pub(crate) use policy::{
-    Constants, DomainMatch, DomainPolicy, EndTainted, FaultPolicy, GpuPolicy, GroupPolicy, Grouping, Policy, Sharing,
-    forms,
+    Constants, DEFAULT_BURIAL_HOLD, DomainMatch, DomainPolicy, EndTainted, FaultPolicy, GpuPolicy, GroupPolicy,
+    Grouping, Policy, Sharing, forms,
 };
 pub(crate) use servers::server::{Server, ServerState};
 pub(crate) use verdict::{Confidence, Suspect, SuspectIdentity, Suspicion, Verdict};
@@ -178,6 +180,7 @@ impl Core {
             }
             Input::SpareLives { process, token } => self.spare_lives(process, token),
             Input::SpareGone { process, token } => self.spare_gone(process, token),
+            Input::RecoveryStands { process, stage } => self.recovery_stands(process, stage),
             Input::ClientRecovered { process, uid, recovery } => self.client_recovered(process, uid, recovery),
             Input::IdentityKnown { pid, identity } => {
                 self.clients.identity_known(pid, &identity);
@@ -329,6 +332,7 @@ impl Core {
         let Some(server) = self.servers.take(epoch) else {
             return;
         };
+        self.buried_itself(&server);
         let reason = if self.has_clients(epoch) { FuneralEnd::ServerEnded } else { FuneralEnd::NobodyLeft };
         self.faults.end_funerals_of(&mut self.turn, epoch, reason);
         self.faults.server_gone(epoch);
@@ -383,6 +387,7 @@ impl Core {
             self.advance_whereabouts();
             self.advance_silence();
             self.advance_incidents();
+            self.advance_burials();
             self.advance_funerals();
             self.advance_spared();
             self.faults.advance_teardowns(&mut self.turn);

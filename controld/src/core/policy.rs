@@ -35,6 +35,9 @@ use super::ids::Uid;
 use core::time::Duration;
 use remps_proto::admin::personality::Personality;
 
+/// Longer than the last of eight that recover at once took on a GPU, and short for those whom it does not help.
+pub(crate) const DEFAULT_BURIAL_HOLD: Duration = Duration::from_secs(2);
+
 /// Who shares a server with whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -81,6 +84,10 @@ pub(crate) struct Policy {
     /// Whether servers that exceptions have spoilt are ended early; a key of `[replay]`.
     #[serde(skip)]
     pub end_tainted: EndTainted,
+    /// How long nothing of a server that a fault has spoilt is buried on account of clients that recover; zero is not at
+    /// all. A key of `[replay]`.
+    #[serde(skip)]
+    pub burial_hold: Duration,
     /// What is no setting.
     #[serde(skip)]
     pub constants: Constants,
@@ -124,6 +131,7 @@ impl Default for Policy {
             funerals: FuneralPolicy::default(),
             gpus: GpuPolicy::default(),
             end_tainted: EndTainted::default(),
+            burial_hold: DEFAULT_BURIAL_HOLD,
             constants: Constants::default(),
         }
     }

@@ -5,6 +5,7 @@
 mod behind;
 mod blame;
 mod bounds;
+mod burials;
 mod census;
 mod early_end;
 mod fate;
@@ -64,6 +65,7 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (0usize..8).prop_map(Action::IsolatedFault),
         3 => (0usize..8, any::<bool>()).prop_map(|(index, there)| Action::AddressSpace { index, there }),
         2 => (0usize..8).prop_map(Action::SuddenDeath),
+        3 => (0usize..8, 0u32..6).prop_map(|(index, stage)| Action::RecoveryStands { index, stage }),
     ]
 }
 

@@ -130,6 +130,11 @@ impl Keeper {
             }
             Ask::SpareLives { token } => self.spare_lives(turn, (caller.process, token), reply),
             Ask::SpareGone { token } => self.spare_gone(turn, (caller.process, token), reply),
+            Ask::Recovery { stage } => {
+                let held = turn.core.held_burials();
+                turn.feed(Input::RecoveryStands { process: caller.process, stage });
+                reply.done(Ok(held.saturating_sub(turn.core.held_burials())));
+            }
             Ask::Recovered(recovered) => {
                 let (process, uid, recovery) = (caller.process, caller.uid, ClientRecovery::of(&recovered));
                 turn.feed(Input::ClientRecovered { process, uid, recovery });

@@ -121,6 +121,18 @@ fn a_server_that_was_ended_early_is_said_to_have_been_and_why() {
 }
 
 #[test]
+fn how_long_a_burial_was_held_back_is_said_and_for_whom() {
+    let time = "2026-11-20T18:15:41.200000Z";
+    let held = json!({"event": "burial-held", "incident": 3, "server": 1490, "clients": 3, "back": 2, "held_ms": 210.4,
+        "reason": "over", "time": time});
+    let events = [events(), vec![held]].concat();
+    let facts = Facts::of(&[verdict()], 3, Some(events), clients()).expect("it is there");
+    let timeline = Explanation::of(&facts).timeline;
+    let wanted = "server 1490 is buried, held back for 210 ms: 2 of 3 have contexts again";
+    assert!(timeline.iter().any(|moment| moment.what == wanted), "{timeline:?}");
+}
+
+#[test]
 fn what_the_daemon_does_not_know_is_said_to_be_unknown() {
     let verdict = json!({
         "number": 1, "incident": 1, "server": 7, "domain": "user 0", "time": "2026-11-20T18:15:41.181627Z",

@@ -107,6 +107,13 @@ fn told(event: &Value, facts: &Facts) -> Option<(Lane, String)> {
             };
             (Lane::Servers, format!("server {server} is ended at once: {why}"))
         }
+        "burial-held" => {
+            let ms = event["held_ms"].as_f64().unwrap_or_default();
+            let (back, clients) = (&event["back"], &event["clients"]);
+            let what =
+                format!("server {server} is buried, held back for {ms:.0} ms: {back} of {clients} have contexts again");
+            (Lane::Servers, what)
+        }
         "verdict" | "verdict-corrected" => (Lane::Daemon, of_verdict(&event["verdict"])),
         "culprit-sanctioned" => (Lane::Culprit, format!("the daemon's answer to {pid}: {}", text("sanction"))),
         "culprit-gone" => (Lane::Culprit, format!("{pid} has ended, and nothing is left of it")),

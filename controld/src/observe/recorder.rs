@@ -268,6 +268,7 @@ fn bucket(event: &JournalEvent) -> Option<Bucket> {
         | JournalEvent::StandbyReady { .. }
         | JournalEvent::ServerTainted { .. }
         | JournalEvent::ServerEndedEarly { .. }
+        | JournalEvent::BurialHeld { .. }
         | JournalEvent::ServerSwapped { .. }
         | JournalEvent::ServerExited { .. }
         | JournalEvent::ClientEnded { .. }

@@ -222,6 +222,7 @@ impl Settings {
             policy.sharing = Sharing::MultiUser;
         }
         policy.end_tainted = self.file.replay.end_tainted;
+        policy.burial_hold = self.file.replay.burial_hold;
         let constants = &mut policy.constants;
         constants.silence = patient(constants.silence);
         constants.suspected_silence = very_patient(constants.suspected_silence);

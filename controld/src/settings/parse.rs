@@ -17,7 +17,7 @@ pub(super) const OVERRIDES: &str = "domain";
 pub(super) const OVERRIDABLE: [&str; 3] = ["domains", "faults", "replay"];
 /// Keys that concern the grouping itself, which comes before any override can be looked up, and those of servers, which may
 /// be several users'.
-pub(super) const NOT_IN_OVERRIDES: [&str; 3] = ["by", "by_gpu", "end_tainted"];
+pub(super) const NOT_IN_OVERRIDES: [&str; 4] = ["by", "by_gpu", "end_tainted", "burial_hold"];
 /// The keys that say which clients an override is for.
 pub(super) const MATCHERS: [&str; 3] = ["uid", "label", "cgroup"];
 /// Keys that had another name once: the table, the former name and the one of today. Both are understood.

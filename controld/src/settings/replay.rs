@@ -4,16 +4,17 @@
 use super::faults::Faults;
 use super::file::ConfigFile;
 use super::parse::OVERRIDES;
-use crate::core::{DomainMatch, EndTainted};
+use crate::core::{DEFAULT_BURIAL_HOLD, DomainMatch, EndTainted, forms};
 use remps_proto::shim::{self, DefaultsFile, MOST_USERS, ProgramDefaults};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The keys of an override that are of this table.
 pub(super) const OF_USERS: [&str; 2] = ["keep", "recover"];
 
 /// The table.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Replay {
     /// What is kept of them.
@@ -22,6 +23,16 @@ pub(crate) struct Replay {
     pub recover: Recover,
     /// Whether a server that an exception has spoilt is ended before its clients have left it.
     pub end_tainted: EndTainted,
+    /// How long nothing of such a server is buried on account of clients that recover.
+    #[serde(with = "forms::seconds")]
+    pub burial_hold: Duration,
+}
+
+impl Default for Replay {
+    fn default() -> Self {
+        let (keep, recover) = (Keep::default(), Recover::default());
+        Self { keep, recover, end_tainted: EndTainted::default(), burial_hold: DEFAULT_BURIAL_HOLD }
+    }
 }
 
 /// The words for [`shim::Keep`].
@@ -142,11 +153,13 @@ mod tests {
                 let defaults = replay.defaults().expect("it is not the default");
                 let words = serde_json::json!({"keep": defaults.keep.word(), "recover": defaults.recover.word()});
                 let mut said = serde_json::to_value(replay).unwrap();
-                said.as_object_mut().and_then(|said| said.remove("end_tainted")).expect("a key of the daemon's own");
+                for own in ["end_tainted", "burial_hold"] {
+                    said.as_object_mut().and_then(|said| said.remove(own)).expect("a key of the daemon's own");
+                }
                 assert_eq!(said, words);
             }
         }
-        let own = Replay { end_tainted: EndTainted::Never, ..Replay::default() };
+        let own = Replay { end_tainted: EndTainted::Never, burial_hold: Duration::ZERO, ..Replay::default() };
         assert_eq!((Replay::default().defaults(), own.defaults()), (None, None), "what is not theirs is not told");
     }
 }

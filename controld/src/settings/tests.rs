@@ -180,6 +180,7 @@ fn a_value_that_makes_no_sense_is_an_error_that_says_why() {
     assert_fault("[faults]\nrefuse_after = 1\nrefuse_for = 0\n", 3, "faults.refuse_for", "refuse_after = 0");
     assert_fault("sharing = \"single\"\n[domains]\nby = \"label\"\n", 3, "domains.by", "one server at a time");
     assert_fault("[witness]\nkmsg = \"kmsg\"\n", 2, "witness.kmsg", "must begin with /");
+    assert_fault("[replay]\nburial_hold = -1\n", 2, "replay.burial_hold", "no number of seconds");
     assert_fault("[gpu]\ncompute_mode = \"set\"\n", 2, "gpu.compute_mode", "`manage`");
     assert_fault("[gpu]\nstrangers = \"end\"\n", 2, "gpu.strangers", "compute_mode = \"manage\" only");
     assert_fault("[gpu]\ninterval = 0.1\n", 2, "gpu.interval", "less than 0.2");
@@ -223,6 +224,7 @@ fn programs_of_a_user_have_values_of_their_own_where_a_table_names_him_alone() {
     assert_fault("[[domain]]\nuid = 7\nrecover = \"spare\"\n", 3, "domain[1].recover", "keep = \"state\"");
     assert_fault("[[domain]]\nuid = 7\nkeep = \"all\"\n", 3, "domain[1].keep", "`nothing`");
     assert_fault("[[domain]]\nuid = 7\nend_tainted = \"never\"\n", 3, "domain[1].end_tainted", "no such key");
+    assert_fault("[[domain]]\nuid = 7\nburial_hold = 1\n", 3, "domain[1].burial_hold", "no such key");
     let many: String = (0..1025).map(|uid| format!("[[domain]]\nuid = {uid}\nkeep = \"state\"\n")).collect();
     assert_fault(&many, 1, "domain", "1024 may");
 }

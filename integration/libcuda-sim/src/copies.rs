@@ -27,6 +27,8 @@ const MOST: usize = 1024;
 const PLACES: usize = 0x5180_0000_0000;
 const PLACE_LENGTH: usize = 1 << 27;
 const MOST_PLACES: usize = 127;
+/// How long calls that are to meet wait for each other.
+const MEETING_PATIENCE: Duration = Duration::from_secs(60);
 
 /// One copy.
 #[derive(Debug)]
@@ -108,6 +110,26 @@ fn wanted() -> &'static [Option<Wanted>; 4] {
     })
 }
 
+/// Waits until as many calls of this function of this copy have begun as the test wants to meet there (`COPY:FUNCTION:NUMBER`).
+///
+/// # Errors
+/// They have not met: whoever calls does so one after the other.
+fn meet(function: &str) -> Outcome {
+    static MEETING: OnceLock<Option<Wanted>> = OnceLock::new();
+    let meeting = MEETING.get_or_init(|| Wanted::parse(&Script::load().text("MPS_SIM_MEET_AT")?));
+    let is_it = |wanted: &&Wanted| wanted.function == function && copy().number == wanted.copy;
+    let Some(wanted) = meeting.as_ref().filter(is_it) else { return Ok(()) };
+    wanted.seen.fetch_add(1, Ordering::SeqCst);
+    let deadline = Instant::now() + MEETING_PATIENCE;
+    while wanted.seen.load(Ordering::SeqCst) < wanted.call {
+        if Instant::now() > deadline {
+            return Err(Code::UNKNOWN);
+        }
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
 /// Before each function: the process ends, the function fails, or never returns, if that is wanted here.
 pub(crate) fn before(function: &str) -> Outcome {
     let [end, fail, stay, _] = wanted();
@@ -124,6 +146,7 @@ pub(crate) fn before(function: &str) -> Outcome {
     if fail.as_ref().is_some_and(|wanted| wanted.is_now(function)) {
         return Err(Code::UNKNOWN);
     }
+    meet(function)?;
     call_back(function)
 }
 

@@ -20,6 +20,7 @@
 //! | `MPS_SIM_END_AT` | `COPY:FUNCTION[:CALL]`: the process is killed when that copy of the library is called so | |
 //! | `MPS_SIM_FAIL_AT` | the same, and the function answers 999 | |
 //! | `MPS_SIM_STAY_AT` | the same, and the function never returns, or after so many milliseconds: `COPY:FUNCTION:CALL:TIME` | |
+//! | `MPS_SIM_MEET_AT` | `COPY:FUNCTION:NUMBER`: calls of that copy's function wait until so many have begun, and answer 999 after a minute | |
 //! | `MPS_SIM_WISHED_MIB` | from which size on a range of addresses is reserved where it is wished | 4 |
 //! | `MPS_SIM_TEAR_AT` | the same for `cuGraphLaunch`: its context dies when the first node of the graph is done | |
 //!

@@ -2,6 +2,7 @@
 
 mod announced;
 mod burial;
+mod burial_hold;
 mod checker;
 mod contexts;
 mod cost;

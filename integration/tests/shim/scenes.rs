@@ -244,6 +244,33 @@ fn a_fault_on_one_gpu_leaves_the_work_of_another_one_to_its_end() {
     });
 }
 
+/// The simulated driver lets neither context be made before the other one is asked for.
+#[test]
+fn the_contexts_of_two_gpus_are_made_side_by_side() {
+    once(|subject| {
+        let together = [("MPS_SIM_DEVICES", "2"), ("MPS_SIM_MEET_AT", "2:cuDevicePrimaryCtxRetain:2")];
+        let line = play_alone(subject, "other-gpu", &together);
+        assert_eq!(line["heard"], json!({ "found": FOUND, "other": 0, "is_done": true }), "{subject}: {line}");
+        let line = play(subject, "other-context", 1, &together);
+        assert_eq!(line["recovery"]["count"], 1, "{subject}: {line}");
+    });
+}
+
+#[test]
+fn a_context_that_cannot_be_made_on_either_gpu_is_as_it_was() {
+    once(|subject| {
+        for call in 1..=2 {
+            let fails = format!("2:cuDevicePrimaryCtxRetain:{call}");
+            let variables = [("MPS_SIM_DEVICES", "2"), ("MPS_SIM_FAIL_AT", fails.as_str())];
+            let sim = Sim::new(subject, &variables);
+            let finished = super::replay::finished(&mut super::replay::replaying(&sim, &["--scene", "other-gpu"]));
+            let said = finished.stderr_text();
+            let wanted = "not recovered from CUDA error 719: cuDevicePrimaryCtxRetain answers 999";
+            assert!(said.contains(wanted), "{subject}: {call}: {finished:?}");
+        }
+    });
+}
+
 #[test]
 fn a_gpu_of_which_a_program_has_the_contexts_handle_alone_is_in_nobodys_way() {
     // As with cudart, which has the handles of all GPUs.

@@ -6,7 +6,7 @@ use super::message::{Answer, Ask, Commit, FromShim, Inherited, Range, Region, To
 use super::wire::{self, from_shim::Content as Asked, to_shim::Content as Answered};
 use super::{
     Capabilities, Failure, MAX_COMMIT_BYTES, MAX_GPU_BYTES, MAX_LABEL_BYTES, MAX_MESSAGE_BYTES, MAX_NAME_BYTES,
-    MAX_RANGES, Part, Recovered, Rest, ServerState,
+    MAX_RANGES, Part, Recovered, RecoveryStage, Rest, ServerState,
 };
 
 fn is_token(token: u64) -> Result<(), DecodeError> {
@@ -148,7 +148,8 @@ impl Ask {
             | Self::Subscribe { .. }
             | Self::Renewed
             | Self::Follow { .. }
-            | Self::Spare { .. } => Ok(()),
+            | Self::Spare { .. }
+            | Self::Recovery { .. } => Ok(()),
         }
     }
 }
@@ -193,6 +194,7 @@ impl FromShim {
             Asked::SpareLives(wire::SpareLives { token }) => Ask::SpareLives { token },
             Asked::SpareGone(wire::SpareGone { token }) => Ask::SpareGone { token },
             Asked::Recovered(recovered) => Ask::Recovered(Recovered::read(recovered)),
+            Asked::Recovery(wire::Recovery { stage }) => Ask::Recovery { stage: RecoveryStage(stage) },
         };
         ask.check()?;
         Ok(Self { request, ask })
@@ -233,6 +235,7 @@ impl FromShim {
             Ask::SpareLives { token } => Asked::SpareLives(wire::SpareLives { token }),
             Ask::SpareGone { token } => Asked::SpareGone(wire::SpareGone { token }),
             Ask::Recovered(recovered) => Asked::Recovered(recovered.write()),
+            Ask::Recovery { stage } => Asked::Recovery(wire::Recovery { stage: stage.0 }),
         };
         encoded(&wire::FromShim { request: self.request, content: Some(content) })
     }

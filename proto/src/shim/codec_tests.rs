@@ -94,6 +94,7 @@ fn any_ask() -> impl Strategy<Value = Ask> {
         (1..=u64::MAX).prop_map(|token| Ask::SpareLives { token }),
         (1..=u64::MAX).prop_map(|token| Ask::SpareGone { token }),
         any_recovered().prop_map(Ask::Recovered),
+        any::<u32>().prop_map(|stage| Ask::Recovery { stage: RecoveryStage(stage) }),
     ]
 }
 
@@ -174,6 +175,14 @@ fn a_message_has_these_bytes() {
     let news = Answer::Epoch { server: 7, state: ServerState::TAINTED, part: Part::BYSTANDER };
     let bytes = ToShim { request: 0, answer: news }.encode().unwrap();
     assert_eq!(bytes, [0x32, 6, 0x08, 7, 0x10, 2, 0x18, 1]);
+}
+
+#[test]
+fn how_far_a_recovery_is_has_these_bytes() {
+    let bytes = FromShim { request: 3, ask: Ask::Recovery { stage: RecoveryStage::BACK } }.encode().unwrap();
+    assert_eq!(bytes, [0x08, 3, 0xba, 1, 2, 0x08, 2]);
+    let later = FromShim { request: 3, ask: Ask::Recovery { stage: RecoveryStage(99) } };
+    assert_eq!(FromShim::decode(&later.clone().encode().unwrap()), Ok(later), "one of a later library");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! ```text
 //! library -> daemon   Hello, Escrow, Release, List, HandBack, Adopt, Discard, Report, Where,
 //!                     Commit, Succeed, Fate, Watch, Subscribe, Renewed, Follow,
-//!                     Spare, SpareStands, SpareLives, SpareGone, Recovered                           FromShim
+//!                     Spare, SpareStands, SpareLives, SpareGone, Recovered, Recovery                 FromShim
 //! daemon -> library   Welcome, Inherited, Region …, Spare, Done or Failed; Epoch, SpareVoid          ToShim
 //! ```
 //! One message is one packet on the socket [`SOCKET_NAME`]; a descriptor travels beside an Escrow and a Follow, and beside each Region
@@ -50,6 +50,11 @@
 //! # What a recovery took
 //! A program that has gone on with another copy of the driver says with a Recovered which way it took and how long each
 //! step was ([`Recovered`]). It is a claim about the program alone: nothing is decided by it.
+//!
+//! # Before that
+//! A Recovery says how far a program is with going on ([`RecoveryStage`]): that it would after a fault, on each connection
+//! anew, and then that it has its contexts again or never will. Meanwhile the daemon buries nothing of the server that the
+//! fault has spoilt, since that holds the driver up; not for longer than it wants to wait, so nobody need be believed.
 //!
 //! # What programs get that say nothing
 //! A file beside the socket has what the daemon's configuration says of that ([`ProgramDefaults`]): the library decides
@@ -118,6 +123,8 @@ impl Capabilities {
     pub const SPARES: Self = Self(1 << 7);
     /// It hears what a recovery took: Recovered.
     pub const RECOVERIES: Self = Self(1 << 8);
+    /// It lets programs recover before it buries the server that they were on: Recovery.
+    pub const BURIALS: Self = Self(1 << 9);
 
     /// Whether all of these are among them.
     #[must_use]
@@ -187,6 +194,20 @@ crate::open_enum! {
         TAINTED = 2,
         /// It is gone.
         GONE = 3,
+    }
+}
+
+crate::open_enum! {
+    /// How far a program is with going on after a fault.
+    pub struct RecoveryStage: u32 {
+        /// It would go on: with another copy of the driver, in the same process.
+        ABLE = 1,
+        /// It has its contexts again, in another copy of the driver.
+        BACK = 2,
+        /// It does not go on after any fault.
+        GIVEN_UP = 3,
+        /// There is no GPU memory for its contexts or for an allocation, which it tries again.
+        SHORT = 4,
     }
 }
 

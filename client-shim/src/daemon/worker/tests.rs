@@ -9,7 +9,8 @@ use nix::sys::socket::{
     AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept, bind, listen, recv, send, socket,
 };
 use remps_proto::shim::{
-    Answer, Failure, FromShim, MAX_MESSAGE_BYTES, Part, Recovered, ServerState, ToShim, VERSION, Way, Welcome,
+    Answer, Failure, FromShim, MAX_MESSAGE_BYTES, Part, Recovered, RecoveryStage, ServerState, ToShim, VERSION, Way,
+    Welcome,
 };
 
 use super::*;
@@ -119,6 +120,17 @@ fn news_is_heard_on_the_one_connection_whatever_else_is_asked_and_whoever_the_da
     assert_eq!(ask, Ask::Recovered(of(3)), "what one will not have is not said again");
     daemon.says(request, Answer::Done { regions: 0 });
     assert!(matches!(daemon.hears().ask, Ask::Subscribe { server: 7 }));
+    // Who lets programs recover before it buries anything is told that this one would, on each connection until it would not.
+    drop(daemon);
+    let daemon = Daemon::welcomes(&listener, ABLE.and(Capabilities::BURIALS));
+    let FromShim { request, ask } = daemon.hears();
+    assert_eq!(ask, Ask::Recovery { stage: RecoveryStage::ABLE });
+    daemon.says(request, Answer::Done { regions: 0 });
+    assert!(matches!(daemon.hears().ask, Ask::Subscribe { server: 7 }), "once");
+    stage::gives_up();
+    drop(daemon);
+    let daemon = Daemon::welcomes(&listener, ABLE.and(Capabilities::BURIALS));
+    assert!(matches!(daemon.hears().ask, Ask::Subscribe { server: 7 }));
     // One of an earlier release is asked, and asked again.
     drop(daemon);
     let daemon = Daemon::welcomes(&listener, Capabilities::VAULT.and(Capabilities::NEWS));
@@ -127,5 +139,5 @@ fn news_is_heard_on_the_one_connection_whatever_else_is_asked_and_whoever_the_da
         assert_eq!(ask, Ask::Watch { server: 7, state: ServerState::HEALTHY, wait_ms: 0 });
         daemon.tells(request, ServerState::HEALTHY);
     }
-    assert_eq!(link.progress().connections, 5);
+    assert_eq!(link.progress().connections, 7);
 }

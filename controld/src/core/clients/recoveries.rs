@@ -1,51 +1,79 @@
-//! The last recovery of each client, as it says ([`ClientRecovery`]).
+//! Which clients would go on after a fault, and the last recovery of each, as they say ([`ClientRecovery`]).
 //!
 //! A library whose daemon was killed before it had answered says it again to the next one, so one that is known is not
 //! counted twice. Whoever is at the door may say it, a client or not: of those who are none only some are remembered.
 
 use super::Clients;
+use super::client::Process;
 use crate::core::Core;
 use crate::core::client_recovery::ClientRecovery;
 use crate::core::events::JournalEvent;
 use crate::core::evidence::ProcessKey;
-use crate::core::ids::{Pid, Uid};
+use crate::core::ids::{Pid, ServerEpoch, Uid};
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Processes of which one is remembered at most, clients and others.
 const MOST: usize = 4096;
 
 /// Of each process its last one, and when it was told.
 #[derive(Debug, Default)]
-pub(in crate::core) struct Recoveries(BTreeMap<ProcessKey, (ClientRecovery, Duration)>);
+pub(in crate::core) struct Recoveries {
+    last: BTreeMap<ProcessKey, (ClientRecovery, Duration)>,
+    /// Who would recover from a fault.
+    able: BTreeSet<ProcessKey>,
+}
 
 impl Recoveries {
     pub(super) fn process_gone(&mut self, pid: Pid) {
-        self.0.retain(|process, _| process.pid != pid);
+        self.last.retain(|process, _| process.pid != pid);
+        self.able.retain(|process| process.pid != pid);
     }
 }
 
 impl Clients {
     /// A process tells of a recovery; whether it is another one than was told last.
     fn note_recovery(&mut self, now: Duration, process: ProcessKey, recovery: &ClientRecovery) -> bool {
-        let last = self.recoveries.0.get(&process);
+        let last = self.recoveries.last.get(&process);
         if last.is_some_and(|(last, _)| last.number >= recovery.number) {
             return false;
         }
-        if last.is_none() && self.recoveries.0.len() >= MOST {
-            self.recoveries.0.retain(|other, _| self.processes.contains_key(&other.pid));
-            if self.recoveries.0.len() >= MOST {
-                self.recoveries.0.pop_first();
+        if last.is_none() && self.recoveries.last.len() >= MOST {
+            self.recoveries.last.retain(|other, _| self.processes.contains_key(&other.pid));
+            if self.recoveries.last.len() >= MOST {
+                self.recoveries.last.pop_first();
             }
         }
-        self.recoveries.0.insert(process, (recovery.clone(), now));
+        self.recoveries.last.insert(process, (recovery.clone(), now));
         true
+    }
+
+    /// A process says whether it would recover from a fault. After a change of daemons it may say so before its server has
+    /// named it.
+    pub(in crate::core) fn note_able(&mut self, process: ProcessKey, is_able: bool) {
+        if !is_able {
+            self.recoveries.able.remove(&process);
+            return;
+        }
+        if self.recoveries.able.len() >= MOST {
+            self.recoveries.able.retain(|other| self.processes.contains_key(&other.pid));
+        }
+        if self.recoveries.able.len() < MOST || self.known(process).is_some() {
+            self.recoveries.able.insert(process);
+        }
+    }
+
+    /// The clients of a server that a fault of it has hit, and that would recover from one.
+    pub(in crate::core) fn able_to_recover(&self, server: ServerEpoch) -> BTreeSet<ProcessKey> {
+        let is_hit = |process: &Process| process.server == server && !process.gpus.is_spared;
+        let is_meant = |process: &&ProcessKey| self.known(**process).is_some_and(is_hit);
+        self.recoveries.able.iter().filter(is_meant).copied().collect()
     }
 
     /// The last recovery that a process has told of, and when it did.
     pub(in crate::core) fn last_recovery(&self, process: ProcessKey) -> Option<&(ClientRecovery, Duration)> {
-        let of_pid = || self.recoveries.0.iter().find(|(known, _)| known.pid == process.pid).map(|(_, last)| last);
-        if process.start_time == 0 { of_pid() } else { self.recoveries.0.get(&process) }
+        let of_pid = || self.recoveries.last.iter().find(|(known, _)| known.pid == process.pid).map(|(_, last)| last);
+        if process.start_time == 0 { of_pid() } else { self.recoveries.last.get(&process) }
     }
 }
 

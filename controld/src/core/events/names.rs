@@ -15,6 +15,7 @@ impl JournalEvent {
             Self::StandbyReady { .. } => "standby-ready",
             Self::ServerTainted { .. } => "server-tainted",
             Self::ServerEndedEarly { .. } => "server-ended-early",
+            Self::BurialHeld { .. } => "burial-held",
             Self::ServerSwapped { .. } => "server-swapped",
             Self::ServerExited { .. } => "server-exited",
             Self::ClientAdmitted { .. } => "client-admitted",

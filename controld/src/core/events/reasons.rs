@@ -28,6 +28,22 @@ pub(crate) enum EarlyEnd {
     Always,
 }
 
+/// Why a spoilt server is buried now, where that was held back on account of clients that recover.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum HoldEnd {
+    /// None of them is waited for any more: each has its contexts again, does not recover or has ended.
+    Over,
+    /// The time for it is over.
+    TimedOut,
+    /// There is no GPU memory for one of them, or for another client of its user, and the dead hold some.
+    Memory,
+    /// The server has ended meanwhile.
+    ServerEnded,
+    /// The daemon ends.
+    Quitting,
+}
+
 /// Why a server ended, as far as the daemon knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -108,6 +124,8 @@ pub(crate) enum FuneralEnd {
     NobodyLeft,
     /// It had to make room for others.
     Evicted,
+    /// They were kept only so that closing them would not hold up those who recover, and none is waited for any more.
+    Recovered,
 }
 
 /// What was done to the process that a verdict names.

@@ -25,6 +25,7 @@ impl JournalEvent {
             | Self::StandbyReady { uid: of, .. }
             | Self::ServerTainted { uid: of, .. }
             | Self::ServerEndedEarly { uid: of, .. }
+            | Self::BurialHeld { uid: of, .. }
             | Self::ServerSwapped { uid: of, .. }
             | Self::ServerExited { uid: of, .. }
             | Self::ClientAdmitted { uid: of, .. }

@@ -7,6 +7,7 @@
 //! `kill`, the driver's accounting adds it to the server's, and other clients' work hides it. So the copies are kept
 //!
 //! - not at all after an orderly exit, which waits for the work, and of a client whose fault was isolated (`teardown.rs`);
+//!   after an orderly exit from a spoilt server for as long as its burial is held (`burials.rs`);
 //! - until the server's end after a sudden death when nobody else is on it. The server is retired at once: the fault
 //!   would spoil it unseen, it would go on to say `ACTIVE`, and its next client would get 719 (3 of 3, with the vendor's
 //!   daemon as well). The domain has another server, and the dead client's memory is free when this one has ended;
@@ -71,6 +72,8 @@ pub(in crate::core) struct Funeral {
     act_at: Option<Duration>,
     /// Whether its work counts as endless.
     is_endless: bool,
+    /// Whether they are kept only so that closing them holds up nobody who recovers.
+    is_for_recoveries: bool,
     /// The GPU memory that it holds, in bytes, once that is known.
     pub(in crate::core) pinned: Option<u64>,
     /// Whether that was looked at, and if it is not known it is not known whose of several it is.
@@ -130,6 +133,16 @@ impl Faults {
         }
     }
 
+    /// Closes what was kept only for those who recover from the fault of this server.
+    pub(in crate::core) fn end_funerals_for_recoveries(&mut self, turn: &mut Turn, server: ServerEpoch) {
+        let is_one = |funeral: &Funeral| funeral.is_for_recoveries && funeral.process.server == server;
+        let keys: Vec<ProcessKey> =
+            self.funerals.iter().filter(|(_, funeral)| is_one(funeral)).map(|(key, _)| *key).collect();
+        for key in keys {
+            self.end_funeral(turn, key, FuneralEnd::Recovered);
+        }
+    }
+
     pub(super) fn funerals_deadline(&self) -> Option<Duration> {
         self.funerals.values().filter_map(|funeral| funeral.act_at).min()
     }
@@ -153,6 +166,7 @@ impl Core {
     /// A client's process is gone; it is in no table any more.
     pub(in crate::core) fn client_died(&mut self, pid: Pid, process: &Process, end: End) {
         let key = process.key(pid);
+        self.faults.does_not_recover(key);
         self.faults.endings.remove(&key);
         let server = self.servers.get(process.server);
         let (server_pid, domain) = server.map_or((0, String::new()), |server| {
@@ -222,7 +236,7 @@ impl Core {
             _ if !self.is_anywhere(key, process) => Duration::ZERO,
             // The patched module has given its work pages that can't fault.
             _ if process.condemned => Duration::ZERO,
-            End::Exited(_) => Duration::ZERO,
+            End::Exited(_) => self.faults.burial_left(now, process.server),
             End::Unknown => self.turn.policy.funerals.hold_timeout.min(UNKNOWN_END_HOLD),
             End::Signaled(_) | End::OutOfMemory => self.turn.policy.funerals.hold_timeout,
         };
@@ -242,12 +256,16 @@ impl Core {
         let process = process.clone();
         let server = process.server;
         let (is_endless, pinned, is_looked_at) = (false, None, false);
-        let funeral = Funeral { process, domain, since: now, act_at, is_endless, pinned, is_looked_at };
+        let is_for_recoveries = matches!(end, End::Exited(_));
+        let funeral =
+            Funeral { process, domain, since: now, act_at, is_endless, is_for_recoveries, pinned, is_looked_at };
         self.faults.funerals.insert(key, funeral);
         self.hold_begins();
         // There may be no room for it.
         if self.faults.funerals.contains_key(&key) {
-            self.turn.push(Effect::NoteFuneral { process: key, until: act_at, endless: false });
+            // A successor knows of nobody who recovers, and closes them then.
+            let endless = is_for_recoveries;
+            self.turn.push(Effect::NoteFuneral { process: key, until: act_at, endless });
         }
         if self.faults.funerals.values().filter(|funeral| funeral.process.server == server).count() >= MANY_DEAD {
             self.taint(server, Cause::DeadClient);
@@ -282,9 +300,10 @@ impl Core {
         }
         let pinned = self.faults.held.take_known(key);
         let (is_endless, is_looked_at) = (endless, pinned.is_some());
-        self.faults
-            .funerals
-            .insert(key, Funeral { process, domain, since: now, act_at, is_endless, pinned, is_looked_at });
+        self.faults.funerals.insert(
+            key,
+            Funeral { process, domain, since: now, act_at, is_endless, is_for_recoveries: false, pinned, is_looked_at },
+        );
         self.hold_begins();
         true
     }
@@ -328,7 +347,9 @@ impl Core {
 
     pub(in crate::core) fn advance_funerals(&mut self) {
         let now = self.turn.now;
-        let alone = self.faults.funerals.iter().filter(|(_, funeral)| !self.has_clients(funeral.process.server));
+        // Those that are closed as soon as nobody recovers leave no work behind.
+        let sudden = self.faults.funerals.iter().filter(|(_, funeral)| !funeral.is_for_recoveries);
+        let alone = sudden.filter(|(_, funeral)| !self.has_clients(funeral.process.server));
         let alone: Vec<ServerEpoch> = alone.map(|(_, funeral)| funeral.process.server).collect();
         for server in alone {
             if !self.is_retired(server) {
@@ -336,10 +357,11 @@ impl Core {
             }
         }
         let due = self.faults.funerals.iter().filter(|(_, funeral)| funeral.act_at.is_some_and(|at| at <= now));
-        let due: Vec<(ProcessKey, ServerEpoch, bool)> =
-            due.map(|(key, funeral)| (*key, funeral.process.server, funeral.is_endless)).collect();
-        for (key, server, is_endless) in due {
-            if is_endless || self.turn.policy.funerals.endless_hold == Some(Duration::ZERO) {
+        let due: Vec<(ProcessKey, ServerEpoch, bool)> = due
+            .map(|(key, funeral)| (*key, funeral.process.server, funeral.is_endless || funeral.is_for_recoveries))
+            .collect();
+        for (key, server, is_over) in due {
+            if is_over || self.turn.policy.funerals.endless_hold == Some(Duration::ZERO) {
                 self.faults.end_funeral(&mut self.turn, key, FuneralEnd::TimedOut);
                 continue;
             }

@@ -12,11 +12,13 @@
 //! | [`sanctions`] | what becomes of culprits |
 //! | [`reach`], [`spared`], [`recovered`] | whom a fault has left alone, and what becomes of their server |
 //! | [`funeral`], [`held`] | what is done for a client that died in the middle of its work, and for how much of them |
+//! | [`burials`] | until when nothing of a spoilt server is buried |
 //! | [`hardware`] | whether it was rather the GPU |
 //! | [`teardown`] | whether anything is left of a client whose fault was isolated |
 
 mod announce;
 pub(super) mod blame;
+pub(super) mod burials;
 pub(super) mod funeral;
 mod hardware;
 pub(super) mod held;
@@ -40,6 +42,7 @@ use crate::core::ids::{ServerEpoch, Uid};
 use crate::core::saved::{Saved, SavedServer, read, written};
 use crate::core::verdict::Verdict;
 use blame::{Death, Deaths, Verdicts};
+use burials::Burial;
 use core::time::Duration;
 use funeral::Funeral;
 use hardware::Suspicions;
@@ -66,6 +69,8 @@ pub(super) struct Faults {
     /// What has become of the servers that a fault has cost clients.
     aftermaths: BTreeMap<ServerEpoch, Aftermath>,
     funerals: BTreeMap<ProcessKey, Funeral>,
+    /// The servers of which nothing is buried yet.
+    burials: BTreeMap<ServerEpoch, Burial>,
     held: HeldMemory,
     teardowns: BTreeMap<ProcessKey, Teardown>,
     spaces: AddressSpaces,
@@ -85,6 +90,7 @@ impl Default for Faults {
             deaths: Deaths::new(),
             aftermaths: BTreeMap::new(),
             funerals: BTreeMap::new(),
+            burials: BTreeMap::new(),
             held: HeldMemory::default(),
             teardowns: BTreeMap::new(),
             spaces: AddressSpaces::default(),
@@ -132,7 +138,7 @@ impl Faults {
     /// When something must be done on account of them alone.
     pub(super) fn deadline(&self) -> Option<Duration> {
         let signs = [self.incidents_deadline(), self.endings_deadline()];
-        let dead = [self.funerals_deadline(), self.held_deadline(), self.teardowns_deadline()];
+        let dead = [self.funerals_deadline(), self.burials_deadline(), self.held_deadline(), self.teardowns_deadline()];
         signs.into_iter().chain(dead).flatten().min()
     }
 

@@ -102,6 +102,7 @@ impl Core {
             self.servers.drain_after_fault(&mut self.turn, epoch, force_at);
         }
         if incident != 0 {
+            self.hold_burial(epoch, incident);
             self.confirm_incident(epoch);
         }
         self.recall_all(epoch);

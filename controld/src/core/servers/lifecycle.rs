@@ -275,12 +275,13 @@ impl Servers {
             return;
         };
         let pid = server.pid.unwrap_or_default();
+        let is_to_be_asked = server.is_to_be_asked(now);
         match &mut server.state {
             ServerState::Starting { deadline } if *deadline <= now => {
                 turn.log(format!("Server {pid} did not become ready in {:?}", turn.policy.start_timeout));
                 self.end(turn, epoch, Leaving::Lost);
             }
-            ServerState::Draining(drain) if drain.ask_at.is_some_and(|at| at <= now) => {
+            ServerState::Draining(drain) if is_to_be_asked => {
                 drain.ask_at = None;
                 let quiet = drain.because_idle;
                 let backoff = if drain.pauses.tries() == 0 { "disabled" } else { "enabled" };

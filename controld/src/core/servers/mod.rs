@@ -41,7 +41,7 @@ use health::Health;
 use named::Named;
 use questions::Question;
 use reaped::Reaped;
-use server::{Server, ServerState};
+use server::{Drain, Server, ServerState};
 use std::collections::BTreeMap;
 
 /// How soon a draining server is asked again when the process of one of its clients has ended: it needs a moment to
@@ -232,6 +232,22 @@ impl Servers {
             {
                 *ask_at = (*ask_at).min(now + ASK_AFTER_EXIT);
                 drain.pauses.reset();
+            }
+        });
+    }
+
+    /// A fault alone neither ends a server nor has it asked to end before then.
+    pub(super) fn hold_burial(&mut self, epoch: ServerEpoch, until: Duration) {
+        self.with(epoch, |server| server.held_until = Some(until));
+    }
+
+    /// That is over: it is asked at once where it drains.
+    pub(super) fn burial_begins(&mut self, now: Duration, epoch: ServerEpoch) {
+        self.with(epoch, |server| {
+            if server.held_until.take().is_some()
+                && let ServerState::Draining(Drain { ask_at: Some(at), .. }) = &mut server.state
+            {
+                *at = (*at).min(now);
             }
         });
     }

@@ -2,6 +2,7 @@
 
 use super::domain::{Domain, Swap};
 use super::server::{Role, Server, ServerState};
+use super::standby::SpareUse;
 use super::{Clientele, Servers};
 use crate::core::effect::Turn;
 use crate::core::events::{JournalEvent, StartReason};
@@ -97,8 +98,14 @@ impl Servers {
     /// Where a domain wants a server that stands by, and none is under way, one is started.
     pub(in crate::core) fn wants_standby(&self, turn: &Turn, one_fits: bool, domain: DomainId) -> bool {
         let wanted = self.domains.get(domain).is_some_and(Domain::wants_standby);
-        let mut own = self.all.values().filter(|server: &&Server| server.domain == domain && server.is_up());
+        let of_domain = |server: &&Server| server.domain == domain;
+        let mut own = self.all.values().filter(|server| of_domain(server) && server.is_up());
+        // Its start would hold up those who recover, and no spare copy waits for it.
+        let has_no_spares = self.domains.get(domain).is_some_and(|domain| domain.spares == SpareUse::None);
+        let is_held =
+            has_no_spares && self.all.values().any(|server| of_domain(&server) && server.held_until.is_some());
         wanted
+            && !is_held
             && turn.quit.is_none()
             && !one_fits
             && turn.policy.sharing != Sharing::Single

@@ -149,6 +149,8 @@ pub(crate) struct Server {
     pub has_hidden_clients: bool,
     /// Whether somebody has set limits of this server alone, which another one would not have.
     pub has_own_limits: bool,
+    /// Until when a fault alone neither ends it nor has it asked to end, since clients of it recover.
+    pub held_until: Option<Duration>,
     /// What it costs on the GPU without clients, in bytes, where that is known.
     pub memory_bytes: Option<u64>,
     /// The share of threads that its clients were last given, in percent; `None` when nobody has noted it.
@@ -187,6 +189,7 @@ impl Server {
             has_served: false,
             has_hidden_clients: false,
             has_own_limits: false,
+            held_until: None,
             memory_bytes: None,
             threads: None,
         }
@@ -255,10 +258,31 @@ impl Server {
             || matches!(&self.state, ServerState::Draining(Drain { ask_at: None, .. }))
     }
 
+    /// What is done then on account of a fault is not done before the hold of its burial is over.
+    fn not_before(&self, at: Option<Duration>) -> Option<Duration> {
+        at.map(|at| self.held_until.map_or(at, |held| at.max(held)))
+    }
+
+    /// When it is asked to end the next time.
+    fn asked_at(&self, drain: &Drain) -> Option<Duration> {
+        if drain.is_ordered { drain.ask_at } else { self.not_before(drain.ask_at) }
+    }
+
+    /// Whether it drains and is to be asked to end by now.
+    pub(crate) fn is_to_be_asked(&self, now: Duration) -> bool {
+        match &self.state {
+            ServerState::Draining(drain) => self.asked_at(drain).is_some_and(|at| at <= now),
+            ServerState::Starting { .. } | ServerState::Serving | ServerState::Ending { .. } => false,
+        }
+    }
+
     /// When it is forced if it has not ended by then; nothing is known of that unless it drains.
     pub(crate) fn forced_at(&self) -> Option<Duration> {
         match &self.state {
-            ServerState::Draining(drain) => drain.force_at,
+            ServerState::Draining(drain) => {
+                let on_account_of_all = self.not_before(drain.force_at);
+                [on_account_of_all, drain.ordered_force_at].into_iter().flatten().min()
+            }
             ServerState::Starting { .. } | ServerState::Serving | ServerState::Ending { .. } => None,
         }
     }
@@ -268,7 +292,7 @@ impl Server {
         match &self.state {
             ServerState::Starting { deadline } => Some(*deadline),
             ServerState::Serving => None,
-            ServerState::Draining(drain) => [drain.ask_at, drain.force_at].into_iter().flatten().min(),
+            ServerState::Draining(drain) => [self.asked_at(drain), self.forced_at()].into_iter().flatten().min(),
             ServerState::Ending { kill_at, .. } => *kill_at,
         }
     }

@@ -8,6 +8,7 @@ use super::*;
 use crate::core::events::EarlyEnd;
 use crate::core::picture::DaemonFacts;
 use remps_proto::mps::server::{Reply, Request};
+use remps_proto::shim::RecoveryStage;
 use world::{identity, key};
 
 const STANDBY: Pid = SERVER + 1;
@@ -121,6 +122,26 @@ fn a_server_is_killed_as_soon_as_it_has_confirmed_an_exception_where_all_have_sp
                 let fate = story.scene.core.fate_of(key(peer.pid, 0)).map(|(server, _)| server);
                 assert_eq!(fate, Some(story.standby), "{effects:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn who_has_a_spare_copy_needs_no_context() {
+    for goes_on in [false, true] {
+        let mut story = Story::spared(EndTainted::Never);
+        for peer in [CULPRIT, VICTIM] {
+            let process = key(peer.pid, 0);
+            story.scene.feed(Input::RecoveryStands { process, stage: RecoveryStage::ABLE });
+        }
+        // One is not ready, and is gone on with all the same.
+        story.stands(VICTIM, !goes_on);
+        let effects = story.fails(CULPRIT, TRAP);
+        assert_eq!(asked(&effects, &Request::Shutdown).is_none(), goes_on, "{effects:?}");
+        if goes_on {
+            let (process, token) = (key(VICTIM.pid, 0), token(VICTIM));
+            let effects = story.scene.feed(Input::SpareLives { process, token });
+            assert!(asked(&effects, &Request::Shutdown).is_some(), "{effects:?}");
         }
     }
 }

@@ -34,6 +34,7 @@ pub(super) struct EventMetrics {
     sanctions: Counters,
     victims_terminated: Counters,
     funerals: Counters,
+    burials: Histograms,
     funeral_seconds: Histograms,
     breaker: Counters,
     witness_lost: Counters,
@@ -112,6 +113,10 @@ impl EventMetrics {
             sanctions,
             victims_terminated,
             funerals,
+            burials: histograms(
+                "burial_hold_seconds",
+                "Time that nothing of a spoilt server was buried while clients of it recovered, by why it was then",
+            ),
             funeral_seconds: histograms("funeral_seconds", "Time that a dead client's descriptors were held"),
             breaker,
             witness_lost,
@@ -134,6 +139,9 @@ impl EventMetrics {
             }
             JournalEvent::ServerEndedEarly { domain: of, reason, .. } => {
                 self.early_ends.add(vec![domain(of), kind("reason", reason)], 1);
+            }
+            JournalEvent::BurialHeld { reason, held, .. } => {
+                self.burials.observe(vec![kind("reason", reason)], *held);
             }
             JournalEvent::ServerExited { domain: of, reason, .. } => {
                 self.restarts.add(vec![domain(of), kind("reason", reason)], 1);

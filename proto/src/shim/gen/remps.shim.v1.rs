@@ -8,7 +8,7 @@ pub struct FromShim {
     /// The request; one that the daemon does not know is answered with UNKNOWN_REQUEST.
     #[prost(
         oneof = "from_shim::Content",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23"
     )]
     pub content: ::core::option::Option<from_shim::Content>,
 }
@@ -80,6 +80,9 @@ pub mod from_shim {
         /// The calling process goes on after a fault, with another copy of the driver.
         #[prost(message, tag = "22")]
         Recovered(super::Recovered),
+        /// How far the calling process is with going on after a fault.
+        #[prost(message, tag = "23")]
+        Recovery(super::Recovery),
     }
 }
 /// What the daemon answers, or tells by itself.
@@ -322,6 +325,13 @@ pub struct Recovered {
     /// Those of what was done with a spare copy meanwhile, in the order of `SWITCH_STEPS`.
     #[prost(uint64, repeated, tag = "6")]
     pub switch_us: ::prost::alloc::vec::Vec<u64>,
+}
+/// How far the calling process is with going on after a fault.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Recovery {
+    /// One of the constants of `RecoveryStage`.
+    #[prost(uint32, tag = "1")]
+    pub stage: u32,
 }
 /// A part of kept memory that has a label.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

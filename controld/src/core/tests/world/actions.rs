@@ -106,6 +106,11 @@ pub(in crate::core::tests) enum Action {
         server: usize,
         named: usize,
     },
+    /// A client says how far it is with going on after a fault, right or wrong.
+    RecoveryStands {
+        index: usize,
+        stage: u32,
+    },
     /// Somebody writes records in a server's name, of a fault that there was not or of another one's doing, as many as he
     /// likes: the first names this process, the next ones others.
     ForgedRecords {
@@ -218,6 +223,12 @@ impl World {
                     let culprits = self.verdicts.iter().filter_map(|verdict| verdict.culprit.as_ref());
                     let is_named = culprits.into_iter().any(|culprit| culprit.process == self.key(pid));
                     assert!(self.core.clients.process(pid).is_none() || is_named, "the culprit is named at once");
+                }
+            }
+            Action::RecoveryStands { index, stage } => {
+                if let Some(pid) = self.homes.keys().nth(index).copied() {
+                    let (process, stage) = (self.key(pid), remps_proto::shim::RecoveryStage(stage));
+                    self.feed(Input::RecoveryStands { process, stage });
                 }
             }
             Action::IsolatedFault(index) => {

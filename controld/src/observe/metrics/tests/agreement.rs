@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::core::{
-    ComputeMode, Confidence, End, ExitReason, FuneralEnd, MemoryFault, ModeCause, RefusalReason, Sanction, Suspect,
-    Verdict,
+    ComputeMode, Confidence, End, ExitReason, FuneralEnd, HoldEnd, MemoryFault, ModeCause, RefusalReason, Sanction,
+    Suspect, Verdict,
 };
 use crate::observe::journal::FILE_NAME;
 use crate::observe::recorder::Recorder;
@@ -130,6 +130,17 @@ pub(super) fn event() -> impl Strategy<Value = JournalEvent> {
             reason: FuneralEnd::Drained,
             held
         }),
+        time().prop_map(move |held| JournalEvent::BurialHeld {
+            epoch: ServerEpoch(1),
+            server: 519,
+            uid,
+            domain: domain(),
+            incident: 1,
+            clients: 2,
+            back: 1,
+            reason: HoldEnd::TimedOut,
+            held
+        }),
         time().prop_map(move |start| JournalEvent::ServerReady {
             epoch: ServerEpoch(1),
             server: 519,
@@ -229,6 +240,11 @@ fn compare(journal: &str, samples: &BTreeMap<String, f64>) -> Result<(), TestCas
             }
             "server-ended-early" => {
                 add("mps_server_early_ends_total", &[("reason", &text(&line["reason"]).replace('-', "_"))], 1.0);
+            }
+            "burial-held" => {
+                let reason = text(&line["reason"]).replace('-', "_");
+                add("mps_burial_hold_seconds_count", &[("reason", &reason)], 1.0);
+                add("mps_burial_hold_seconds_sum", &[], line["held_ms"].as_f64().expect("a time") / 1e3);
             }
             "server-start-failed" => add("mps_server_restarts_total", &[("reason", "exec_failed")], 1.0),
             "verdict" => {
