@@ -64,8 +64,8 @@ pub(crate) struct DaemonFacts {
 pub(crate) struct ReplayFacts {
     pub keep: &'static str,
     pub recover: &'static str,
-    /// How many users have other values.
-    pub users: usize,
+    /// How many tables `[[domain]]` have values of their own.
+    pub tables: usize,
 }
 
 /// What a domain does.

@@ -22,8 +22,7 @@ mod tests;
 
 pub(crate) use constants::Constants;
 pub(crate) use domain::{
-    CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, EndTainted, FaultPolicy, FuneralPolicy, GroupPolicy,
-    VictimAction,
+    CulpritAction, DomainPolicies, DomainPolicy, EndTainted, FaultPolicy, FuneralPolicy, GroupPolicy, VictimAction,
 };
 pub(crate) use gpus::GpuPolicy;
 #[cfg(test)]
@@ -34,6 +33,7 @@ pub(crate) use grouping::cgroup_unit;
 use super::ids::Uid;
 use core::time::Duration;
 use remps_proto::admin::personality::Personality;
+pub(crate) use remps_proto::who::Match as DomainMatch;
 
 /// Who shares a server with whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -144,9 +144,9 @@ impl Driver {
     /// What programs get that say nothing, where that is not nothing for everybody.
     fn replay_facts(&self) -> Option<ReplayFacts> {
         let file = &self.settings.file;
-        let (all, users) = (file.replay.words(), file.user_replays.len());
-        let is_said = file.replay.defaults().is_some() || users > 0;
-        is_said.then(|| ReplayFacts { keep: all.keep.word(), recover: all.recover.word(), users })
+        let (all, tables) = (file.replay.words(), file.domain_replays.iter().flatten().count());
+        let is_said = file.replay.defaults().is_some() || tables > 0;
+        is_said.then(|| ReplayFacts { keep: all.keep.word(), recover: all.recover.word(), tables })
     }
 
     fn picture(&self) -> Snapshot {

@@ -261,8 +261,9 @@ impl Driver {
 
     /// What programs get that have the preload library and say nothing, as they read it.
     pub(super) fn told_to_programs(&self) -> Option<String> {
-        let namespace = ProcDir::own().and_then(|own| own.namespace("user").ok());
-        self.settings.file.told_to_programs(namespace.map(|(_, inode)| inode))
+        let own = ProcDir::own();
+        let [users, cgroups] = ["user", "cgroup"].map(|kind| Some(own.as_ref()?.namespace(kind).ok()?.1));
+        self.settings.file.told_to_programs(users, cgroups)
     }
 
     /// Opens the socket `shim`, or goes on with the one that an earlier daemon had. Without it the daemon does all else.

@@ -86,11 +86,11 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String>
         span(daemon.uptime),
         harmless(&ready)
     )];
-    if let Some(ReplayFacts { keep, recover, users }) = daemon.replay {
-        let others = match users {
+    if let Some(ReplayFacts { keep, recover, tables }) = daemon.replay {
+        let others = match tables {
             0 => String::new(),
-            1 => "; those of one user have other values".to_owned(),
-            many => format!("; those of {many} users have other values"),
+            1 => "; those of one [[domain]] have values of their own".to_owned(),
+            many => format!("; those of {many} [[domain]] have values of their own"),
         };
         let line = format!("Programs with the preload library: keep {keep}, recover {recover}");
         lines.push(format!("{line}, unless they say otherwise{others}"));

@@ -35,8 +35,8 @@ use crate::core::{Identity, Namespace, Pid, PodNames, Threads, Uid};
 use crate::patience::patient;
 use crate::sys::other_proc::{OtherProc, Seen};
 use crate::sys::proc::ProcDir;
-use crate::witness::cgroup::Cgroups;
 use crate::witness::{place, pod_names};
+use remps_proto::who::Cgroups;
 
 /// Threads that read processes' memory at one time.
 pub(crate) const MAX_READERS: usize = 16;
