@@ -96,11 +96,8 @@ fn check_match(name: &str, matching: &DomainMatch, earlier: &[(DomainMatch, Doma
     } else if let Some(first) = earlier.iter().position(|(other, _)| other == matching) {
         faults.add(name, format!("is never looked at: {OVERRIDES}[{}] is for the same clients", first + 1));
     }
-    if let Some(label) = &matching.label {
-        if !is_label(label) {
-            let what = format!("must have 1 to {MAX_LABEL} bytes and no control characters");
-            faults.add(&format!("{name}.label"), what);
-        }
+    if matching.label.as_ref().is_some_and(|label| !is_label(label)) {
+        faults.add(&format!("{name}.label"), format!("must have 1 to {MAX_LABEL} bytes and no control characters"));
     }
     if matching.cgroup.as_ref().is_some_and(|cgroup| !cgroup.starts_with('/')) {
         faults.add(&format!("{name}.cgroup"), "must be the path of a cgroup of version 2, which begins with /");

@@ -8,6 +8,7 @@ use super::replay::{self, DomainReplays, Replay};
 use crate::core::vault::VaultPolicy;
 use crate::core::{Policy, forms};
 use crate::sys::proc;
+use remps_proto::shim::ProgramDefaults;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -107,8 +108,14 @@ pub(crate) struct Join {
 impl ConfigFile {
     /// What is told to programs that have the preload library and say nothing; `None` where they get what they would have
     /// had without this. Users' numbers and cgroups' paths are of the namespaces that are given.
-    pub(crate) fn told_to_programs(&self, users: Option<u64>, cgroups: Option<u64>) -> Option<String> {
-        replay::told(self, users, cgroups).map(|file| file.to_string())
+    /// Those of a claim have in place of `[replay]` what its daemon says.
+    pub(crate) fn told_to_programs(
+        &self,
+        claim: Option<ProgramDefaults>,
+        users: Option<u64>,
+        cgroups: Option<u64>,
+    ) -> Option<String> {
+        replay::told(self, claim, users, cgroups).map(|file| file.to_string())
     }
 }
 

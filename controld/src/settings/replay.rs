@@ -69,7 +69,7 @@ pub(super) fn check(file: &ConfigFile, faults: &mut Faults) {
             faults.add(&format!("{OVERRIDES}[{}].recover", index + 1), what);
         }
     }
-    let length = told(file, Some(u64::MAX), Some(u64::MAX)).map_or(0, |told| told.to_string().len());
+    let length = told(file, None, Some(u64::MAX), Some(u64::MAX)).map_or(0, |told| told.to_string().len());
     if length > MAX_DEFAULTS_BYTES {
         let what = format!(
             "programs are told of these tables up to the last with keep or recover, in {length} bytes, and have room for {MAX_DEFAULTS_BYTES}"
@@ -78,23 +78,24 @@ pub(super) fn check(file: &ConfigFile, faults: &mut Faults) {
     }
 }
 
-/// What is told to programs of everybody; `None` where they get what they would have had without this.
-pub(super) fn told(file: &ConfigFile, users: Option<u64>, cgroups: Option<u64>) -> Option<DefaultsFile> {
-    if file.replay.defaults().is_none() && file.domain_replays.iter().all(Option::is_none) {
+/// What is told to programs of everybody, or of a claim that has something else where no table says anything; `None`
+/// where they get what they would have had without this.
+pub(super) fn told(
+    file: &ConfigFile,
+    claim: Option<ProgramDefaults>,
+    users: Option<u64>,
+    cgroups: Option<u64>,
+) -> Option<DefaultsFile> {
+    let all = claim.unwrap_or(file.replay.words());
+    if all == ProgramDefaults::default() && file.domain_replays.iter().all(Option::is_none) {
         return None;
     }
     let tables = file.policy.domains.overrides.iter().map(|(matching, _)| matching.clone());
     let own = file.domain_replays.iter().map(|own| own.map(Replay::words));
-    Some(DefaultsFile { all: file.replay.words(), domains: tables.zip(own).collect(), users, cgroups })
+    Some(DefaultsFile { all, domains: tables.zip(own).collect(), users, cgroups })
 }
 
 impl Replay {
-    /// What programs get; `None` where that is what they would have had without this.
-    pub(crate) fn defaults(self) -> Option<ProgramDefaults> {
-        let is_said = (self.keep, self.recover) != (Keep::default(), Recover::default());
-        is_said.then(|| self.words())
-    }
-
     /// What programs get, in the words of the library.
     pub(crate) fn words(self) -> ProgramDefaults {
         let keep = match self.keep {
@@ -121,7 +122,7 @@ mod tests {
         for keep in [Keep::Memory, Keep::State] {
             for recover in [Recover::Nobody, Recover::InPlace, Recover::Bystander, Recover::Spare] {
                 let replay = Replay { keep, recover, ..Replay::default() };
-                let defaults = replay.defaults().expect("it is not the default");
+                let defaults = replay.words();
                 let words = serde_json::json!({"keep": defaults.keep.word(), "recover": defaults.recover.word()});
                 let mut said = serde_json::to_value(replay).unwrap();
                 said.as_object_mut().and_then(|said| said.remove("end_tainted")).expect("a key of the daemon's own");
@@ -129,6 +130,8 @@ mod tests {
             }
         }
         let own = Replay { end_tainted: EndTainted::Never, ..Replay::default() };
-        assert_eq!((Replay::default().defaults(), own.defaults()), (None, None), "what is not theirs is not told");
+        let file = |replay| ConfigFile { replay, ..ConfigFile::default() };
+        assert_eq!(told(&file(own), None, None, None), None, "what is not theirs is not told");
+        assert_eq!(told(&file(Replay::default()), None, None, None), None);
     }
 }

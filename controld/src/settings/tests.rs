@@ -188,9 +188,9 @@ fn a_value_that_makes_no_sense_is_an_error_that_says_why() {
 
 #[test]
 fn programs_are_not_recovered_by_default_and_only_where_their_state_is_kept() {
-    assert_eq!(with_file("").expect("sound").file.replay.defaults(), None);
+    assert_eq!(with_file("").expect("sound").file.told_to_programs(None, None, None), None);
     let replay = with_file("[replay]\nkeep = \"state\"\nrecover = \"in-place\"\n").expect("sound").file.replay;
-    assert_eq!(replay.defaults().map(|defaults| defaults.recover.word()), Some("in-place"));
+    assert_eq!(replay.words().recover.word(), "in-place");
     for keep in ["", "keep = \"memory\"\n"] {
         let error = with_file(&format!("[replay]\n{keep}recover = \"spare\"\n")).expect_err("nothing to go by");
         assert!(error.to_string().contains("replay.recover"), "{error}");
@@ -225,7 +225,7 @@ fn programs_have_what_the_first_table_says_that_the_daemon_finds_for_them() {
     )
     .expect("sound")
     .file;
-    let told = file.told_to_programs(Some(5), Some(6)).expect("it says something");
+    let told = file.told_to_programs(None, Some(5), Some(6)).expect("it says something");
     assert!(!told.contains("uid=9"), "nothing hangs on the last: {told}");
     for (uid, label, cgroup, table, gets) in [
         (7, Some("batch"), "/pods/a", Some(1), ("nothing", "nobody")),
@@ -241,8 +241,17 @@ fn programs_have_what_the_first_table_says_that_the_daemon_finds_for_them() {
         let found = ProgramDefaults::read(told.as_bytes(), &Reader(uid, label, cgroup)).expect("it is sound");
         assert_eq!((found.defaults.keep.word(), found.defaults.recover.word()), gets, "{uid} {label:?} {cgroup}");
     }
+    // A claim has its own in place of what all have, and the tables go before it.
+    let claim = ProgramDefaults::parse("nothing nobody");
+    let told = file.told_to_programs(claim, Some(5), Some(6)).expect("it says something");
+    for (uid, label, gets) in
+        [(1, None, "nothing nobody"), (7, None, "memory nobody"), (8, Some("batch"), "state in-place")]
+    {
+        let found = ProgramDefaults::read(told.as_bytes(), &Reader(uid, label, "/")).expect("it is sound");
+        assert_eq!(found.defaults.to_string(), gets);
+    }
     // A table's is told where nobody else has anything.
-    let says = |text: &str| with_file(text).expect("sound").file.told_to_programs(None, None);
+    let says = |text: &str| with_file(text).expect("sound").file.told_to_programs(None, None, None);
     let told = says("[[domain]]\nlabel = \"a b\"\nkeep = \"state\"\n");
     assert!(told.is_some_and(|told| told.contains("\ndomain=state nobody\tlabel=a b\n")));
     assert_eq!(says("[[domain]]\nuid = 7\nstandby = true\n"), None);

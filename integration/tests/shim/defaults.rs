@@ -1,5 +1,6 @@
 //! `[replay]`: what the daemon's configuration has for programs under the library that say nothing themselves.
 
+mod claims;
 mod tables;
 
 use super::replay::{events, is_whole};

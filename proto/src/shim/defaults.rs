@@ -189,7 +189,13 @@ impl ProgramDefaults {
         if values == AS_ALL {
             return Some(all);
         }
-        let (keep, recover) = values.split_once(' ')?;
+        Self::parse(values)
+    }
+
+    /// Reads what [`Display`](fmt::Display) has written; `None` where that is no such thing, or makes no sense.
+    #[must_use]
+    pub fn parse(words: &str) -> Option<Self> {
+        let (keep, recover) = words.split_once(' ')?;
         Self { keep: Keep::of(keep)?, recover: Recover::of(recover)? }.sound()
     }
 
@@ -225,6 +231,12 @@ fn matching(matchers: &str) -> (Match, bool) {
     (read, is_known)
 }
 
+impl fmt::Display for ProgramDefaults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.keep.word(), self.recover.word())
+    }
+}
+
 /// The file's content.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DefaultsFile {
@@ -253,7 +265,7 @@ impl fmt::Display for DefaultsFile {
         }
         for (Match { uid, label, cgroup }, own) in tables {
             match own {
-                Some(ProgramDefaults { keep, recover }) => write!(f, "{DOMAIN}{} {}", keep.word(), recover.word())?,
+                Some(own) => write!(f, "{DOMAIN}{own}")?,
                 None => write!(f, "{DOMAIN}{AS_ALL}")?,
             }
             if let Some(uid) = uid {
@@ -399,7 +411,7 @@ mod tests {
         assert_eq!(gets(&[his.clone(), pods(Some(NOTHING))], &user(7)), Some((SPARE, false)));
         assert_eq!(gets(&[pods(None), (of_user(8), Some(SPARE))], &user(7)), Some((MEMORY, false)));
         // Nor who he is, nor his label.
-        assert_eq!(gets(&[his.clone()], &Known::default()), Some((MEMORY, true)));
+        assert_eq!(gets(core::slice::from_ref(&his), &Known::default()), Some((MEMORY, true)));
         assert_eq!(gets(&[(of_label("a"), Some(SPARE)), his], &user(8)), Some((MEMORY, true)));
     }
 

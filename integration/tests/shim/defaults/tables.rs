@@ -12,14 +12,14 @@ use std::process::{Command, Stdio};
 
 /// It was recovered in place, as the table says, and not otherwise.
 #[track_caller]
-fn is_recovered(finished: &Finished, what: &str) {
+pub(super) fn is_recovered(finished: &Finished, what: &str) {
     is_whole(finished, 1, what);
     assert_eq!(ways(finished), [COLD], "{what}: {finished:?}");
 }
 
 /// It had its error.
 #[track_caller]
-fn is_lost(finished: &Finished, what: &str) {
+pub(super) fn is_lost(finished: &Finished, what: &str) {
     assert!(error_of(finished).is_some() && ways(finished).is_empty(), "{what}: {finished:?}");
 }
 
