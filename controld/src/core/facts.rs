@@ -243,8 +243,11 @@ impl SpareFacts {
 /// A client's process.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct ClientFacts {
-    /// Which.
+    /// Which; the pid is 0 where it has none here.
     pub process: ProcessKey,
+    /// Its pid in the `/proc` of another namespace, where it has none here and was found there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen_as: Option<Pid>,
     pub uid: Uid,
     pub domain: String,
     /// Where it is in its life.

@@ -85,7 +85,7 @@ pub(crate) use faults::held::GpuMemory;
 pub(crate) use gpu::{ComputeMode, Gpu, ManagedMode, ModeChange, ModeOutcome, ModeStage};
 pub(crate) use gpus::Device;
 pub(crate) use gpus::{GpuPlace, GpuSeen, Outsider};
-pub(crate) use identity::{Identity, PodNames, Threads};
+pub(crate) use identity::{Elsewhere, HiddenId, Identity, PodNames, Threads};
 pub(crate) use ids::{ConnectionId, DomainId, EntranceId, JoinId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 pub(crate) use input::Input;
 pub(crate) use kept_defaults::{KeptDefaults, Said};
@@ -203,6 +203,7 @@ impl Core {
             Input::RestAnswered { connection } => self.rest_answered(connection),
             Input::ClientDone { connection, status } => self.client_done(connection, status),
             Input::ProcessGone { process, end } => self.process_ended(process, end),
+            Input::HiddenGone { hidden } => self.clients.hidden_mut().gone(hidden),
             Input::ServerSpawned { server, pid } => self.servers.server_spawned(&mut self.turn, server, pid),
             Input::SpawnFailed { server, reason } => {
                 if self.servers.spawn_failed(&mut self.turn, &self.clients, server, &reason) {
