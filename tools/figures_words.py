@@ -87,8 +87,8 @@ SUITES = {
     ),
     "host": (
         "Without a GPU",
-        "`cargo run --release -p integration --bin bench`, with simulated servers. Nothing of it is a goal: what "
-        "else the machine did is in it.",
+        "`cargo run --release -p integration --bin bench`, with simulated servers, and `integration/nodes/run`. Nothing of it "
+        "is a goal: what else the machine did is in it.",
     ),
 }
 

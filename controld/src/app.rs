@@ -197,9 +197,15 @@ fn serve_thin(options: &DaemonOptions, settings: Settings, socket: PathBuf, read
     let devices = std::env::var_os("CUDA_VISIBLE_DEVICES").unwrap_or_default().to_string_lossy().into_owned();
     let name = options.join_name.clone();
     let request = thin::Request { socket, name, pipe_directory: settings.pipe_directory.clone(), devices };
+    let (first, path) = (settings.said_to_programs(), settings.source.path.clone());
+    let replay = Box::new(move || {
+        // A file that can't be used any more says what it said.
+        let again = Settings::read_with(Some(&path), |_| None);
+        again.map_or(first, |settings| settings.said_to_programs())
+    });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let started = runtime.map_err(ThinError::from).and_then(|runtime| {
-        let thin = runtime.block_on(Thin::start(request, log.clone()))?;
+        let thin = runtime.block_on(Thin::start(request, replay, log.clone()))?;
         Ok((runtime, thin))
     });
     let (runtime, thin) = match started {

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The rooms, from the ground up: each may know those before it. The first sixteen are what the others tell each other.
-const ROOMS: [&str; 28] = [
+const ROOMS: [&str; 29] = [
     "ids",
     "milliseconds",
     "gpu",
@@ -42,6 +42,7 @@ const ROOMS: [&str; 28] = [
     "input",
     "picture",
     "successor",
+    "advance",
 ];
 /// How many rooms of the ground are not drawn: nobody there decides anything.
 const GROUND: usize = 17;

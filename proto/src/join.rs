@@ -1,7 +1,7 @@
 //! The wire between the daemon of a node and a thin one that has joined it (`--join`), on the socket [`SOCKET_NAME`].
 //!
 //! ```text
-//! thin -> node   1 + u32 version + name + devices (+ limits), with a descriptor: the thin daemon's pipe directory
+//! thin -> node   1 + u32 version + name + devices (+ limits (+ replay)), with a descriptor: the thin daemon's pipe directory
 //! thin -> node   2 + u8, with a descriptor: a command line's connection, and whether it is the thin daemon's owner's
 //! thin -> node   3: the thin daemon ends
 //! node -> thin   1 + name: it has joined under this name
@@ -55,6 +55,9 @@ pub enum ToNode {
         devices: String,
         /// What it was told of limits by a daemon that is gone; empty is nothing, and not said at all.
         limits: String,
+        /// What its own configuration has for programs that have the preload library and say nothing
+        /// ([`ProgramDefaults`](crate::shim::ProgramDefaults)); empty is nothing, and not said at all.
+        replay: String,
     },
     /// Somebody has connected to its privileged socket; the connection comes along.
     Visitor {
@@ -102,6 +105,11 @@ fn take_text(packet: &mut &[u8]) -> Result<String, DecodeError> {
     String::from_utf8(text.to_vec()).map_err(|_| DecodeError::Text)
 }
 
+/// One that is not there where it would be empty.
+fn take_last_text(packet: &mut &[u8]) -> Result<String, DecodeError> {
+    if packet.is_empty() { Ok(String::new()) } else { take_text(packet) }
+}
+
 fn take_byte(packet: &mut &[u8]) -> Result<u8, DecodeError> {
     packet.try_get_u8().map_err(|_| DecodeError::Short)
 }
@@ -124,8 +132,8 @@ impl ToNode {
                 let version = packet.try_get_u32_le().map_err(|_| DecodeError::Short)?;
                 let name = take_text(&mut packet)?;
                 let devices = take_text(&mut packet)?;
-                let limits = if packet.is_empty() { String::new() } else { take_text(&mut packet)? };
-                Self::Hello { version, name, devices, limits }
+                let [limits, replay] = [take_last_text(&mut packet)?, take_last_text(&mut packet)?];
+                Self::Hello { version, name, devices, limits, replay }
             }
             SECOND => Self::Visitor { is_owner: take_byte(&mut packet)? == 1 },
             THIRD => Self::Leave,
@@ -139,13 +147,16 @@ impl ToNode {
     pub fn encode(&self) -> Vec<u8> {
         let mut packet = Vec::new();
         match self {
-            Self::Hello { version, name, devices, limits } => {
+            Self::Hello { version, name, devices, limits, replay } => {
                 packet.put_u8(FIRST);
                 packet.put_u32_le(*version);
                 put_text(&mut packet, name);
                 put_text(&mut packet, devices);
-                if !limits.is_empty() {
+                if !limits.is_empty() || !replay.is_empty() {
                     put_text(&mut packet, limits);
+                }
+                if !replay.is_empty() {
+                    put_text(&mut packet, replay);
                 }
             }
             Self::Visitor { is_owner } => packet.put_slice(&[SECOND, u8::from(*is_owner)]),
@@ -193,12 +204,19 @@ impl ToThin {
 mod tests {
     use super::*;
 
+    fn hello(devices: &str, limits: &str, replay: &str) -> ToNode {
+        let [name, devices, limits, replay] = ["joined_1", devices, limits, replay].map(str::to_owned);
+        ToNode::Hello { version: VERSION, name, devices, limits, replay }
+    }
+
     #[test]
     fn every_message_comes_out_as_it_went_in() {
         let text = || "joined_1".to_owned();
         for message in [
-            ToNode::Hello { version: VERSION, name: text(), devices: "GPU-1,GPU-2".to_owned(), limits: String::new() },
-            ToNode::Hello { version: VERSION, name: text(), devices: String::new(), limits: "threads=50".to_owned() },
+            hello("GPU-1,GPU-2", "", ""),
+            hello("", "threads=50", ""),
+            hello("", "threads=50", "state spare"),
+            hello("", "", "nothing nobody"),
             ToNode::Visitor { is_owner: true },
             ToNode::Visitor { is_owner: false },
             ToNode::Leave,
@@ -219,13 +237,14 @@ mod tests {
 
     #[test]
     fn what_is_cut_short_goes_on_or_is_no_text_is_refused() {
-        let (name, devices, limits) = ("a".to_owned(), String::new(), String::new());
-        let hello = ToNode::Hello { version: VERSION, name, devices, limits }.encode();
+        let whole = hello("", "a", "b").encode();
+        assert_eq!(ToNode::decode(&[whole, vec![0]].concat()), Err(DecodeError::Long));
+        let hello = hello("", "", "").encode();
         for end in 0..hello.len() {
             assert_eq!(ToNode::decode(&hello[..end]), Err(DecodeError::Short), "{end}");
         }
         assert_eq!(ToNode::decode(&[hello.clone(), vec![0]].concat()), Err(DecodeError::Short));
-        assert_eq!(ToNode::decode(&[hello, vec![0, 0, 0]].concat()), Err(DecodeError::Long));
+        assert_eq!(ToNode::decode(&[hello, vec![0, 0, 0]].concat()), Err(DecodeError::Short));
         assert_eq!(ToThin::decode(&[2, 1, 0, 0xff]), Err(DecodeError::Text));
         let long = ToThin::Refused("é".repeat(MAX_TEXT)).encode();
         assert!(long.len() <= MAX_PACKET);

@@ -12,3 +12,4 @@ pub mod notice;
 mod open_enum;
 pub mod sentinel;
 pub mod shim;
+pub mod who;

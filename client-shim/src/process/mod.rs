@@ -16,7 +16,7 @@
 //! | [`settings`] | the environment variables, read when they are needed |
 //! | [`silent`] | what stands in the place of a dead driver's descriptors |
 //! | [`signals`] | a signal that must end nobody meanwhile |
-//! | [`user`] | who the program's user is to the daemon |
+//! | [`user`], [`who`] | who the program and its user are to the daemon, before it is asked |
 //! | [`window`] | moments in which nobody forks |
 //! | [`failpoint`] | steps at which a test ends or stops the process |
 
@@ -36,5 +36,6 @@ pub(crate) mod peek;
 pub(crate) mod settings;
 pub(crate) mod signals;
 pub(crate) mod silent;
-pub(crate) mod user;
+mod user;
+mod who;
 pub(crate) mod window;

@@ -64,8 +64,8 @@ pub(crate) struct DaemonFacts {
 pub(crate) struct ReplayFacts {
     pub keep: &'static str,
     pub recover: &'static str,
-    /// How many users have other values.
-    pub users: usize,
+    /// How many tables `[[domain]]` have values of their own.
+    pub tables: usize,
 }
 
 /// What a domain does.
@@ -243,8 +243,11 @@ impl SpareFacts {
 /// A client's process.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct ClientFacts {
-    /// Which.
+    /// Which; the pid is 0 where it has none here.
     pub process: ProcessKey,
+    /// Its pid in the `/proc` of another namespace, where it has none here and was found there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen_as: Option<Pid>,
     pub uid: Uid,
     pub domain: String,
     /// Where it is in its life.

@@ -1,5 +1,6 @@
 //! Who a client is.
 
+use super::ids::Pid;
 use super::place::Place;
 use serde::Serialize;
 
@@ -33,6 +34,19 @@ impl Threads {
 // A share is never NaN.
 impl Eq for Threads {}
 
+/// Which process one is that has no pid here: two numbers that no other such process has as long as it lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HiddenId(pub(crate) [u64; 2]);
+
+/// What one is known by that has no pid here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Elsewhere {
+    /// Which process it is.
+    pub id: HiddenId,
+    /// Its pid in the `/proc` of another namespace, where it was found there.
+    pub seen_as: Option<Pid>,
+}
+
 /// What is known of a client's process besides its pid: read from `/proc` when it came.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct Identity {
@@ -60,4 +74,8 @@ pub(crate) struct Identity {
     /// Where it stands.
     #[serde(skip)]
     pub place: Place,
+    /// Which process it is, where it has no pid here and can be told from others. In a box, since few have it and many are
+    /// remembered.
+    #[serde(skip)]
+    pub elsewhere: Option<Box<Elsewhere>>,
 }

@@ -5,6 +5,7 @@
 //!
 //! | room | decides |
 //! |---|---|
+//! | [`advance`] | what follows from the state and the time alone, and when it is due |
 //! | [`successor`] | what a killed daemon leaves, and how the next one goes on with it |
 //! | [`picture`] | what reports and metrics are made from |
 //! | [`input`] | what can happen |
@@ -36,6 +37,7 @@
 //! The driver adds two: a descriptor is held before its other end is given away, and a connection ends for its peer only
 //! when the daemon has closed it and the holder released it.
 
+mod advance;
 mod announcement;
 pub(crate) mod catalogue;
 mod client_recovery;
@@ -87,7 +89,7 @@ pub(crate) use faults::held::GpuMemory;
 pub(crate) use gpu::{ComputeMode, Gpu, ManagedMode, ModeChange, ModeOutcome, ModeStage};
 pub(crate) use gpus::Device;
 pub(crate) use gpus::{GpuPlace, GpuSeen, Outsider};
-pub(crate) use identity::{Identity, PodNames, Threads};
+pub(crate) use identity::{Elsewhere, HiddenId, Identity, PodNames, Threads};
 pub(crate) use ids::{ConnectionId, DomainId, EntranceId, JoinId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 pub(crate) use input::Input;
 pub(crate) use kept_defaults::{KeptDefaults, Said};
@@ -109,7 +111,6 @@ pub(crate) use {
     verdict::Testimony,
 };
 
-use crate::core::servers::Clientele as _;
 use clients::Clients;
 use clients::spares::Wish;
 use commands::{Asker, Commands};
@@ -120,11 +121,7 @@ use gpus::Gpus;
 use remps_proto::admin::defaults::Defaults;
 use remps_proto::mps::server::Reply;
 use servers::Servers;
-use servers::domain::Domain;
 use servers::questions::{Purpose, Question};
-
-/// How often the steps that follow from the time are done for one input; each makes at most the next one due.
-const MAX_ROUNDS: usize = 8;
 
 /// The daemon's whole state that decides anything.
 #[derive(Debug)]
@@ -206,6 +203,7 @@ impl Core {
             Input::RestAnswered { connection } => self.rest_answered(connection),
             Input::ClientDone { connection, status } => self.client_done(connection, status),
             Input::ProcessGone { process, end } => self.process_ended(process, end),
+            Input::HiddenGone { hidden } => self.clients.hidden_mut().gone(hidden),
             Input::ServerSpawned { server, pid } => self.servers.server_spawned(&mut self.turn, server, pid),
             Input::SpawnFailed { server, reason } => {
                 if self.servers.spawn_failed(&mut self.turn, &self.clients, server, &reason) {
@@ -241,32 +239,6 @@ impl Core {
         }
         self.advance();
         self.turn.take()
-    }
-
-    /// When [`Input::Tick`] is due, if nothing else happens; `None` is never.
-    pub(crate) fn next_deadline(&self) -> Option<Duration> {
-        let servers = self.servers.iter().filter_map(Server::deadline);
-        let retries = self
-            .servers
-            .domains()
-            .filter(|(id, _)| self.clients.wants_server(&self.servers, *id))
-            .filter_map(|(_, domain)| domain.retry_at);
-        let one_fits = self.gpus.fits_one_server();
-        let wants_standby = |(id, domain): (DomainId, &Domain)| {
-            domain.standby_retry_at.filter(|_| self.servers.wants_standby(&self.turn, one_fits, id))
-        };
-        let standbys = self.servers.domains().filter_map(wants_standby);
-        let rooms = [self.commands.deadline(), self.clients.deadline(), self.faults.deadline(), self.gpus.deadline()];
-        let across = [
-            self.servers.silence_deadline(&self.turn, &self.clients),
-            self.settle_deadline(),
-            self.spared_deadline(),
-            self.spares_deadline(),
-            self.joined_deadline(),
-        ];
-        let ends = [self.servers.idle_deadline(&self.turn, &self.clients), self.servers.quit_deadline(&self.turn)];
-        let others = rooms.into_iter().chain(across).chain(ends).flatten();
-        servers.chain(retries).chain(standbys).chain(others).min()
     }
 
     /// The servers that there are, oldest first.
@@ -347,67 +319,6 @@ impl Core {
         }
         if self.servers.has_exited(&mut self.turn, &self.clients, &server, cause) {
             self.gpus.doubt_gpus(self.turn.now);
-        }
-    }
-
-    /// Starts servers where clients wait, and makes room for them where only one may run.
-    fn advance_domains(&mut self) {
-        let domains: Vec<DomainId> = self.servers.domains().map(|(id, _)| id).collect();
-        let one_fits = self.gpus.fits_one_server();
-        for domain in domains {
-            self.dispatch_waiting(domain);
-            if self.turn.quit.is_none() {
-                self.servers.start_if_wanted(&mut self.turn, &self.clients, one_fits, domain);
-            }
-        }
-        self.servers.forget_unneeded(self.turn.now, &self.clients);
-    }
-
-    /// Acts on the deadlines of servers.
-    fn advance_servers(&mut self) {
-        let epochs: Vec<ServerEpoch> = self.servers.iter().map(|server| server.epoch).collect();
-        for epoch in epochs {
-            if self.servers.is_overdue(self.turn.now, epoch) {
-                self.list_victims(epoch);
-                self.servers.force(&mut self.turn, epoch);
-            } else {
-                self.servers.advance(&mut self.turn, epoch);
-            }
-        }
-    }
-
-    /// Everything that follows from the state and the time and not from one input alone.
-    fn advance(&mut self) {
-        let now = self.turn.now;
-        if self.is_over() {
-            return;
-        }
-        // One step may make another one due that came before it: a server that is forced leaves clients without one.
-        for _ in 0..MAX_ROUNDS {
-            self.advance_whereabouts();
-            self.advance_silence();
-            self.advance_incidents();
-            self.advance_burials();
-            self.advance_funerals();
-            self.advance_spared();
-            self.faults.advance_teardowns(&mut self.turn);
-            self.faults.advance_endings(&mut self.turn);
-            self.clients.offenders_mut().advance(now);
-            self.servers.advance_idle(&mut self.turn, &self.clients);
-            self.advance_spares();
-            self.end_spoilt_servers();
-            self.advance_guests();
-            self.advance_domains();
-            self.advance_settling();
-            self.advance_servers();
-            self.advance_deferred();
-            self.advance_joined();
-            self.gpus.advance_gpus(&mut self.turn);
-            self.faults.advance_held(&mut self.turn);
-            self.advance_quit();
-            if self.is_over() || self.next_deadline().is_none_or(|at| at > now) {
-                break;
-            }
         }
     }
 }

@@ -22,8 +22,7 @@ mod tests;
 
 pub(crate) use constants::Constants;
 pub(crate) use domain::{
-    CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, EndTainted, FaultPolicy, FuneralPolicy, GroupPolicy,
-    VictimAction,
+    CulpritAction, DomainPolicies, DomainPolicy, EndTainted, FaultPolicy, FuneralPolicy, GroupPolicy, VictimAction,
 };
 pub(crate) use gpus::GpuPolicy;
 #[cfg(test)]
@@ -34,6 +33,7 @@ pub(crate) use grouping::cgroup_unit;
 use super::ids::Uid;
 use core::time::Duration;
 use remps_proto::admin::personality::Personality;
+pub(crate) use remps_proto::who::Match as DomainMatch;
 
 /// Longer than the last of eight that recover at once took on a GPU, and short for those whom it does not help.
 pub(crate) const DEFAULT_BURIAL_HOLD: Duration = Duration::from_secs(2);

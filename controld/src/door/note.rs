@@ -5,9 +5,9 @@ use crate::core::vault::{Caller, Kept, NameEntry, Predecessor, Scope, VaultPolic
 use crate::core::{Namespace, Place};
 use crate::io::process::start_time;
 use crate::sys::clock::{milliseconds, since_boot};
-use crate::witness::cgroup::Reach;
 use prost::Message;
 use remps_proto::shim::{Commit, Range, Region, Rest, wire};
+use remps_proto::who::Reach;
 use std::time::Duration;
 
 /// The note.

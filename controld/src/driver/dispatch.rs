@@ -154,6 +154,7 @@ impl Driver {
                 let heard = self.witnesses.following.process_ended(process, end);
                 heard.into_iter().for_each(|event| self.event(event));
             }
+            Event::HiddenGone { hidden } => self.hidden_gone(hidden),
             Event::WatchAgain { pid, connection } => self.watch_again(pid, connection),
             Event::ProcessHeard { process, end } => self.process_gone(process, end),
             Event::Known { connection, peer, found } => {

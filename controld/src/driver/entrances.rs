@@ -58,7 +58,7 @@ impl Driver {
     /// Writes what programs get that have the preload library and say nothing, where those of a namespace find the daemon.
     fn tell_programs_of(&mut self, entrance: &Entrance) {
         let Entrance { server, namespace, .. } = entrance;
-        let content = self.told_to_programs();
+        let content = self.told_to_programs(None);
         if let Err(error) = self.directory.tell_programs_of(server, folder(entrance), content.as_deref()) {
             self.say(&format!("Programs of {server}/{namespace} are not told what [replay] has for them: {error}"));
         }

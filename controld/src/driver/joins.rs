@@ -21,6 +21,7 @@ use crate::sys::passed;
 use remps_proto::admin::defaults::Defaults;
 use remps_proto::admin::limits::DeviceKey;
 use remps_proto::join::{MAX_TEXT, SOCKET_NAME, ToThin};
+use remps_proto::shim::ProgramDefaults;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub(super) struct Asked {
     pub(super) devices: Vec<DeviceKey>,
     /// What an earlier daemon of the node has told it of limits.
     pub(super) limits: Option<Defaults>,
+    /// What its own configuration has for programs that have the preload library and say nothing.
+    pub(super) replay: Option<ProgramDefaults>,
     pub(super) place: Arc<JoinedPlace>,
 }
 
@@ -88,6 +91,12 @@ impl Joins {
                 let _ = JOINED_PLACES.run(0, patient(FILE_PATIENCE), move || place.close()).await;
             });
         }
+    }
+
+    /// What the programs of a claim have in place of the `[replay]` of all, where its thin daemon has said so.
+    pub(super) fn replay_of(&self, core: &Core, entrance: EntranceId) -> Option<ProgramDefaults> {
+        let known = self.known.iter().find(|(join, _)| core.entrance_of_join(**join) == Some(entrance));
+        known.and_then(|(_, known)| known.asked.replay)
     }
 
     /// Whether the thin daemon that asks is in the directory of the one that is there.
@@ -150,7 +159,7 @@ impl Driver {
         };
         let (place, events) = (Arc::clone(&known.asked.place), self.joins.events.clone());
         let has_one = self.successor.has_listener(keys::entrance(id));
-        let content = self.told_to_programs();
+        let content = self.told_to_programs(known.asked.replay);
         let listen = move || {
             // Before anybody can come. One who is told nothing gets what its environment says.
             if let Err(error) = place.tell_programs(content.as_deref()) {

@@ -53,6 +53,7 @@ impl Driver {
             Effect::HandOver { connection } => self.hand_over_to(connection),
             Effect::Recall { connection } => self.recall(connection),
             Effect::WatchProcess { pid, connection } => self.watch_process(pid, connection),
+            Effect::WatchHidden { hidden, connection } => self.watch_hidden(hidden, connection),
             Effect::Close { connection } => self.close(connection),
             Effect::Signal { server, signal } => self.servers.signal(server, signal),
             Effect::Answer { session, lines } => self.answer(session, lines),

@@ -15,6 +15,7 @@ use crate::report::Viewer;
 use crate::settings::Settings;
 use remps_proto::admin::module::{ClientField, Query};
 use remps_proto::admin::{Personality, Report};
+use remps_proto::shim::ProgramDefaults;
 use std::time::SystemTime;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -142,11 +143,11 @@ impl Driver {
     }
 
     /// What programs get that say nothing, where that is not nothing for everybody.
-    fn replay_facts(&self) -> Option<ReplayFacts> {
+    fn replay_facts(&self, claim: Option<ProgramDefaults>) -> Option<ReplayFacts> {
         let file = &self.settings.file;
-        let (all, users) = (file.replay.words(), file.user_replays.len());
-        let is_said = file.replay.defaults().is_some() || users > 0;
-        is_said.then(|| ReplayFacts { keep: all.keep.word(), recover: all.recover.word(), users })
+        let (all, tables) = (claim.unwrap_or(file.replay.words()), file.domain_replays.iter().flatten().count());
+        let is_said = all != ProgramDefaults::default() || tables > 0;
+        is_said.then(|| ReplayFacts { keep: all.keep.word(), recover: all.recover.word(), tables })
     }
 
     fn picture(&self) -> Snapshot {
@@ -162,7 +163,7 @@ impl Driver {
             degraded: self.degradations(no_server),
             driver: self.reports.driver.clone(),
             memory_unknown: None,
-            replay: self.replay_facts(),
+            replay: self.replay_facts(None),
             pipe_directory: self.directory.path().to_string_lossy().into_owned(),
         };
         let picture = self.core.picture(self.now(), daemon, self.witnesses.facts());
@@ -221,6 +222,7 @@ impl Driver {
         // Before anything else looks at it, so that it can't tell what others have.
         if let Some(entrance) = viewer.within {
             picture = picture.within(entrance, self.core.server_behind(entrance).as_deref());
+            picture.daemon.replay = self.replay_facts(self.joins.replay_of(&self.core, entrance));
         }
         if let Report::Module(Query::Client { pid, field: ClientField::LinuxNamespace }) = *report {
             let asked = picture.clients.iter_mut().filter(|client| client.process.pid == pid);

@@ -36,7 +36,7 @@ use nix::sys::stat::fstat;
 use remps_proto::admin::Personality;
 use remps_proto::mps::log::Decoder;
 use remps_proto::mps::server::Dialect;
-use remps_proto::shim::SOCKET_NAME;
+use remps_proto::shim::{ProgramDefaults, SOCKET_NAME};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -253,16 +253,18 @@ impl Driver {
     /// Writes what programs get that have the preload library and say nothing, or takes away what another daemon has
     /// written. Without it they get what they would have had.
     fn tell_programs(&mut self) {
-        let content = self.told_to_programs();
+        let content = self.told_to_programs(None);
         if let Err(error) = self.directory.tell_programs(content.as_deref()) {
             self.say(&format!("Programs are not told what [replay] has for them: {error}"));
         }
     }
 
-    /// What programs get that have the preload library and say nothing, as they read it.
-    pub(super) fn told_to_programs(&self) -> Option<String> {
-        let namespace = ProcDir::own().and_then(|own| own.namespace("user").ok());
-        self.settings.file.told_to_programs(namespace.map(|(_, inode)| inode))
+    /// What programs get that have the preload library and say nothing, as they read it; those of a claim whose daemon says
+    /// what they have where no table does.
+    pub(super) fn told_to_programs(&self, claim: Option<ProgramDefaults>) -> Option<String> {
+        let own = ProcDir::own();
+        let [users, cgroups] = ["user", "cgroup"].map(|kind| Some(own.as_ref()?.namespace(kind).ok()?.1));
+        self.settings.file.told_to_programs(claim, users, cgroups)
     }
 
     /// Opens the socket `shim`, or goes on with the one that an earlier daemon had. Without it the daemon does all else.

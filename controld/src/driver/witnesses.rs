@@ -11,7 +11,7 @@ use super::events::Events;
 use super::following::{Following, UVM};
 use super::turn::Told;
 use crate::core::picture::WitnessFacts;
-use crate::core::{Channel, ChannelFacts, Input, JournalEvent, ProcessKey};
+use crate::core::{Channel, ChannelFacts, HiddenId, Input, JournalEvent, ProcessKey};
 use crate::settings::Settings;
 use crate::sys::other_proc::OtherProc;
 use crate::sys::proc::is_in_first_pid_namespace;
@@ -20,7 +20,7 @@ use crate::witness::end::MemoryKills;
 use crate::witness::identity::Identities;
 use crate::witness::kmsg::{KernelSign, Kmsg};
 use crate::witness::notice::{DeviceFile, NoticeEvent, Notices, Presence};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::task::AbortHandle;
@@ -44,6 +44,8 @@ pub(super) struct Witnesses {
     mounts: Arc<Mounts>,
     /// The tasks that wait for the ends of clients.
     ends: HashMap<ProcessKey, AbortHandle>,
+    /// Whose end is waited for, of those who have no pid here.
+    pub(super) hidden: BTreeSet<HiddenId>,
     /// Why a witness can't be heard at all.
     missing: BTreeMap<&'static str, String>,
     /// Where the machine's GPUs are found, if they are to be looked for.
@@ -101,6 +103,7 @@ impl Witnesses {
             kills,
             mounts: Arc::new(Mounts::read()),
             ends: HashMap::new(),
+            hidden: BTreeSet::new(),
             missing: BTreeMap::new(),
             gpus: Some(PathBuf::from(&file.gpus)).filter(|root| !root.as_os_str().is_empty()),
             looks_for_gpus: false,

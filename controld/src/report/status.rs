@@ -86,11 +86,11 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String>
         span(daemon.uptime),
         harmless(&ready)
     )];
-    if let Some(ReplayFacts { keep, recover, users }) = daemon.replay {
-        let others = match users {
+    if let Some(ReplayFacts { keep, recover, tables }) = daemon.replay {
+        let others = match tables {
             0 => String::new(),
-            1 => "; those of one user have other values".to_owned(),
-            many => format!("; those of {many} users have other values"),
+            1 => "; those of one [[domain]] have values of their own".to_owned(),
+            many => format!("; those of {many} [[domain]] have values of their own"),
         };
         let line = format!("Programs with the preload library: keep {keep}, recover {recover}");
         lines.push(format!("{line}, unless they say otherwise{others}"));
@@ -227,7 +227,7 @@ fn clients(snapshot: &Snapshot, form: Form) -> Vec<Vec<String>> {
         |client: &ClientFacts| client.recovery.as_ref().filter(|_| form == Form::Wide).map(RecoveryFacts::text);
     let clients = here.map(|client| {
         vec![
-            client.process.pid.to_string(),
+            shown_pid(client),
             client.uid.to_string(),
             harmless(&client.domain),
             client.phase.word().to_owned(),
@@ -240,6 +240,14 @@ fn clients(snapshot: &Snapshot, form: Form) -> Vec<Vec<String>> {
         ]
     });
     clients.collect()
+}
+
+/// A client's pid; of one that has none here the one that it has on the machine, as `~4711`, where that is known.
+fn shown_pid(client: &ClientFacts) -> String {
+    if client.process.pid != 0 {
+        return client.process.pid.to_string();
+    }
+    or_nothing(client.seen_as.map(|pid| format!("~{pid}")))
 }
 
 /// How far a client's second copy of the driver is.

@@ -74,6 +74,7 @@ use crate::core::{Pid, Uid};
 
 fn client(pid: Pid, uid: Uid, phase: ClientPhase) -> ClientFacts {
     ClientFacts {
+        seen_as: None,
         pid_namespace: None,
         spare: None,
         recovery: None,

@@ -6,14 +6,13 @@ use super::file::{Cluster, ConfigFile};
 use super::parse::OVERRIDES;
 use super::replay;
 use crate::core::{DomainMatch, DomainPolicy, FaultPolicy, GpuPolicy, GroupPolicy, Grouping, Sharing};
+use remps_proto::who::{MAX_LABEL, is_label};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 /// A look at the GPUs is a process that loads the management library, which takes some tens of milliseconds.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(200);
-/// A label is shown in logs, metrics and answers.
-const LONGEST_LABEL: usize = 128;
 /// What a listening address on this machine's file system begins with.
 pub(crate) const UNIX_PREFIX: &str = "unix:";
 /// A Unix socket's path has room for this many bytes and the final zero.
@@ -97,15 +96,13 @@ fn check_match(name: &str, matching: &DomainMatch, earlier: &[(DomainMatch, Doma
     } else if let Some(first) = earlier.iter().position(|(other, _)| other == matching) {
         faults.add(name, format!("is never looked at: {OVERRIDES}[{}] is for the same clients", first + 1));
     }
-    if let Some(label) = &matching.label {
-        let sound = !label.is_empty() && label.len() <= LONGEST_LABEL && !label.chars().any(char::is_control);
-        if !sound {
-            let what = format!("must have 1 to {LONGEST_LABEL} bytes and no control characters");
-            faults.add(&format!("{name}.label"), what);
-        }
+    if matching.label.as_ref().is_some_and(|label| !is_label(label)) {
+        faults.add(&format!("{name}.label"), format!("must have 1 to {MAX_LABEL} bytes and no control characters"));
     }
     if matching.cgroup.as_ref().is_some_and(|cgroup| !cgroup.starts_with('/')) {
         faults.add(&format!("{name}.cgroup"), "must be the path of a cgroup of version 2, which begins with /");
+    } else if matching.cgroup.as_ref().is_some_and(|cgroup| cgroup.chars().any(char::is_control)) {
+        faults.add(&format!("{name}.cgroup"), "must have no control characters");
     }
 }
 

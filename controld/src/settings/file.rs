@@ -4,10 +4,11 @@
 //! fields of the core's policies. Times are in seconds, fractions allowed. Every field has a value, so that the
 //! defaults, written out, name every key there is; where a feature can be off, 0 or an empty text says so.
 
-use super::replay::{self, Replay, UserReplays};
+use super::replay::{self, DomainReplays, Replay};
 use crate::core::vault::VaultPolicy;
 use crate::core::{Policy, forms};
 use crate::sys::proc;
+use remps_proto::shim::ProgramDefaults;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -30,9 +31,9 @@ pub(crate) struct ConfigFile {
     pub log_size_mib: u64,
     /// What programs get that have the preload library and say nothing.
     pub replay: Replay,
-    /// What those of some users get in its place.
+    /// What those of the tables `[[domain]]` get in its place.
     #[serde(skip)]
-    pub user_replays: UserReplays,
+    pub domain_replays: DomainReplays,
     /// Whose GPU memory is kept, and how much of it.
     pub vault: VaultPolicy,
     /// Who tells of faults.
@@ -106,9 +107,15 @@ pub(crate) struct Join {
 
 impl ConfigFile {
     /// What is told to programs that have the preload library and say nothing; `None` where they get what they would have
-    /// had without this. Users' numbers are of the user namespace that is given.
-    pub(crate) fn told_to_programs(&self, namespace: Option<u64>) -> Option<String> {
-        replay::told(self.replay, &self.user_replays, namespace).map(|file| file.to_string())
+    /// had without this. Users' numbers and cgroups' paths are of the namespaces that are given.
+    /// Those of a claim have in place of `[replay]` what its daemon says.
+    pub(crate) fn told_to_programs(
+        &self,
+        claim: Option<ProgramDefaults>,
+        users: Option<u64>,
+        cgroups: Option<u64>,
+    ) -> Option<String> {
+        replay::told(self, claim, users, cgroups).map(|file| file.to_string())
     }
 }
 
@@ -120,7 +127,7 @@ impl Default for ConfigFile {
             state_directory: super::AUTOMATIC.into(),
             log_size_mib: 64,
             replay: Replay::default(),
-            user_replays: UserReplays::default(),
+            domain_replays: DomainReplays::default(),
             vault: VaultPolicy::default(),
             witness: Witness::default(),
             observe: Observe::default(),

@@ -36,6 +36,7 @@ use crate::core::{Policy, Said, Sharing};
 use crate::patience::{patient, very_patient};
 use remps_proto::admin::defaults::Defaults;
 use remps_proto::admin::limits::{Percentage, Priority, parse_device_limits};
+use remps_proto::shim::ProgramDefaults;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
@@ -228,6 +229,14 @@ impl Settings {
         constants.suspected_silence = very_patient(constants.suspected_silence);
         constants.evidence_window = very_patient(constants.evidence_window);
         policy
+    }
+}
+
+impl Settings {
+    /// What the file itself has for programs that have the preload library and say nothing; `None` where it does not say.
+    pub(crate) fn said_to_programs(&self) -> Option<ProgramDefaults> {
+        let says = |key: &str| self.source.lines.get(&format!("replay.{key}")).is_some();
+        replay::OF_TABLES.into_iter().any(says).then(|| self.file.replay.words())
     }
 }
 

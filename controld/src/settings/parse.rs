@@ -5,7 +5,7 @@
 
 use super::faults::{ConfigFault, Faults, Lines, MOST_FAULTS, line_at, unknown};
 use super::file::ConfigFile;
-use super::replay::{self, UserReplays};
+use super::replay::{self, DomainReplays};
 use super::{check, retired};
 use crate::core::{DomainMatch, DomainPolicy};
 use toml::de::DeTable;
@@ -43,7 +43,7 @@ pub(super) fn parse(text: &str) -> Result<(ConfigFile, Lines, Vec<ConfigFault>),
     merge(&mut sound, &given, &mut faults);
     let mut file = typed(&sound);
     if let Some(overrides) = &overrides {
-        (file.policy.domains.overrides, file.user_replays) = read_overrides(&sound, overrides, &mut faults);
+        (file.policy.domains.overrides, file.domain_replays) = read_overrides(&sound, overrides, &mut faults);
     }
     check::check(&file, &mut faults);
     if faults.count() == 0 {
@@ -149,25 +149,25 @@ fn read_overrides(
     sound: &Table,
     given: &Value,
     faults: &mut Faults,
-) -> (Vec<(DomainMatch, DomainPolicy)>, UserReplays) {
-    let (mut read, mut users) = (Vec::new(), UserReplays::new());
+) -> (Vec<(DomainMatch, DomainPolicy)>, DomainReplays) {
+    let (mut read, mut replays) = (Vec::new(), DomainReplays::new());
     let Some(entries) = given.as_array() else {
         faults.add(OVERRIDES, format!("overrides are written as [[{OVERRIDES}]], with two brackets"));
-        return (read, users);
+        return (read, replays);
     };
     for (index, entry) in entries.iter().enumerate() {
         let name = format!("{OVERRIDES}[{}]", index + 1);
         match entry.as_table() {
             Some(entry) => {
                 let (matching, own) = read_override(sound, &name, entry, faults);
-                let says: Vec<&str> = replay::OF_USERS.into_iter().filter(|key| entry.contains_key(*key)).collect();
-                replay::note_user(&name, &matching, &says, own.replay, &mut users, faults);
+                let says: Vec<&str> = replay::OF_TABLES.into_iter().filter(|key| entry.contains_key(*key)).collect();
+                replays.push(replay::of_table(&says, own.replay));
                 read.push((matching, own.policy.domains.default));
             }
             None => faults.add(&name, "is no table"),
         }
     }
-    (read, users)
+    (read, replays)
 }
 
 fn read_override(sound: &Table, name: &str, entry: &Table, faults: &mut Faults) -> (DomainMatch, ConfigFile) {

@@ -4,14 +4,13 @@
 use super::faults::Faults;
 use super::file::ConfigFile;
 use super::parse::OVERRIDES;
-use crate::core::{DEFAULT_BURIAL_HOLD, DomainMatch, EndTainted, forms};
-use remps_proto::shim::{self, DefaultsFile, MOST_USERS, ProgramDefaults};
+use crate::core::{DEFAULT_BURIAL_HOLD, EndTainted, forms};
+use remps_proto::shim::{self, DefaultsFile, MAX_DEFAULTS_BYTES, ProgramDefaults};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The keys of an override that are of this table.
-pub(super) const OF_USERS: [&str; 2] = ["keep", "recover"];
+pub(super) const OF_TABLES: [&str; 2] = ["keep", "recover"];
 
 /// The table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,37 +55,17 @@ pub(crate) enum Recover {
     Spare,
 }
 
-/// What programs of some users get, by their numbers: the tables `[[domain]]` that say so.
-pub(crate) type UserReplays = BTreeMap<u32, Replay>;
+/// What programs get of whom a table `[[domain]]` speaks, in the order of the tables; `None` where one says nothing of it.
+pub(crate) type DomainReplays = Vec<Option<Replay>>;
 
-/// Whose programs an override speaks of, if it may.
-pub(super) fn user_of(matching: &DomainMatch) -> Option<u32> {
-    matching.uid.filter(|_| matching.label.is_none() && matching.cgroup.is_none())
-}
-
-/// Notes what an override says of programs. A program knows its user before it asks anybody, and nothing else that the
-/// daemon goes by.
-pub(super) fn note_user(
-    name: &str,
-    matching: &DomainMatch,
-    says: &[&str],
-    own: Replay,
-    users: &mut UserReplays,
-    faults: &mut Faults,
-) {
-    let Some(first) = says.first() else { return };
-    let Some(uid) = user_of(matching) else {
-        let what =
-            "programs have it before they can ask who they are, so only a table that names a uid alone can say it";
-        return faults.add(&format!("{name}.{first}"), what);
-    };
+/// What a table says of programs, with these keys of it.
+pub(super) fn of_table(says: &[&str], own: Replay) -> Option<Replay> {
     let mut own = own;
     // Who keeps less by its own word is not recovered by another's.
-    if own.keep != Keep::State && !says.contains(&OF_USERS[1]) {
+    if own.keep != Keep::State && !says.contains(&OF_TABLES[1]) {
         own.recover = Recover::Nobody;
     }
-    // Of two tables for the same clients the second is a fault of its own.
-    users.entry(uid).or_insert(own);
+    (!says.is_empty()).then_some(own)
 }
 
 /// What is wrong with that together.
@@ -96,34 +75,38 @@ pub(super) fn check(file: &ConfigFile, faults: &mut Faults) {
     if is_unsound(&file.replay) {
         faults.add("replay.recover", what);
     }
-    for (index, (matching, _)) in file.policy.domains.overrides.iter().enumerate() {
-        if user_of(matching).and_then(|uid| file.user_replays.get(&uid)).is_some_and(is_unsound) {
+    for (index, own) in file.domain_replays.iter().enumerate() {
+        if own.as_ref().is_some_and(is_unsound) {
             faults.add(&format!("{OVERRIDES}[{}].recover", index + 1), what);
         }
     }
-    if file.user_replays.len() > MOST_USERS {
-        let what =
-            format!("programs of {} users have values of their own, and {MOST_USERS} may", file.user_replays.len());
+    let length = told(file, None, Some(u64::MAX), Some(u64::MAX)).map_or(0, |told| told.to_string().len());
+    if length > MAX_DEFAULTS_BYTES {
+        let what = format!(
+            "programs are told of these tables up to the last with keep or recover, in {length} bytes, and have room for {MAX_DEFAULTS_BYTES}"
+        );
         faults.add(OVERRIDES, what);
     }
 }
 
-/// What is told to programs of all users; `None` where they get what they would have had without this.
-pub(super) fn told(all: Replay, users: &UserReplays, namespace: Option<u64>) -> Option<DefaultsFile> {
-    if all.defaults().is_none() && users.is_empty() {
+/// What is told to programs of everybody, or of a claim that has something else where no table says anything; `None`
+/// where they get what they would have had without this.
+pub(super) fn told(
+    file: &ConfigFile,
+    claim: Option<ProgramDefaults>,
+    users: Option<u64>,
+    cgroups: Option<u64>,
+) -> Option<DefaultsFile> {
+    let all = claim.unwrap_or(file.replay.words());
+    if all == ProgramDefaults::default() && file.domain_replays.iter().all(Option::is_none) {
         return None;
     }
-    let users = users.iter().map(|(uid, replay)| (*uid, replay.words())).collect();
-    Some(DefaultsFile { all: all.words(), users, namespace })
+    let tables = file.policy.domains.overrides.iter().map(|(matching, _)| matching.clone());
+    let own = file.domain_replays.iter().map(|own| own.map(Replay::words));
+    Some(DefaultsFile { all, domains: tables.zip(own).collect(), users, cgroups })
 }
 
 impl Replay {
-    /// What programs get; `None` where that is what they would have had without this.
-    pub(crate) fn defaults(self) -> Option<ProgramDefaults> {
-        let is_said = (self.keep, self.recover) != (Keep::default(), Recover::default());
-        is_said.then(|| self.words())
-    }
-
     /// What programs get, in the words of the library.
     pub(crate) fn words(self) -> ProgramDefaults {
         let keep = match self.keep {
@@ -150,7 +133,7 @@ mod tests {
         for keep in [Keep::Memory, Keep::State] {
             for recover in [Recover::Nobody, Recover::InPlace, Recover::Bystander, Recover::Spare] {
                 let replay = Replay { keep, recover, ..Replay::default() };
-                let defaults = replay.defaults().expect("it is not the default");
+                let defaults = replay.words();
                 let words = serde_json::json!({"keep": defaults.keep.word(), "recover": defaults.recover.word()});
                 let mut said = serde_json::to_value(replay).unwrap();
                 for own in ["end_tainted", "burial_hold"] {
@@ -160,6 +143,8 @@ mod tests {
             }
         }
         let own = Replay { end_tainted: EndTainted::Never, burial_hold: Duration::ZERO, ..Replay::default() };
-        assert_eq!((Replay::default().defaults(), own.defaults()), (None, None), "what is not theirs is not told");
+        let file = |replay| ConfigFile { replay, ..ConfigFile::default() };
+        assert_eq!(told(&file(own), None, None, None), None, "what is not theirs is not told");
+        assert_eq!(told(&file(Replay::default()), None, None, None), None);
     }
 }

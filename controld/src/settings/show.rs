@@ -1,7 +1,7 @@
 //! What `--check-config` prints: every value in force, and where it comes from.
 
 use super::parse::{MATCHERS, NOT_IN_OVERRIDES, OVERRIDABLE, OVERRIDES};
-use super::{Settings, SettingsError, replay};
+use super::{Settings, SettingsError};
 use crate::core::DomainMatch;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -88,8 +88,8 @@ fn file_rows(settings: &Settings) -> Vec<Row> {
     }
     for (index, (matching, own)) in settings.file.policy.domains.overrides.iter().enumerate() {
         let mut own = as_table(own);
-        // What is not for one user alone has no such keys.
-        if let Some(replay) = replay::user_of(matching).and_then(|uid| settings.file.user_replays.get(&uid)) {
+        // One that says nothing of this is for programs what `[replay]` is.
+        if let Some(Some(replay)) = settings.file.domain_replays.get(index) {
             own.insert("replay".to_owned(), Value::Table(as_table(replay)));
         }
         rows.extend(override_rows(&format!("{OVERRIDES}[{}]", index + 1), matching, &own, &file, origin));

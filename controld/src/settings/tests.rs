@@ -189,44 +189,82 @@ fn a_value_that_makes_no_sense_is_an_error_that_says_why() {
 
 #[test]
 fn programs_are_not_recovered_by_default_and_only_where_their_state_is_kept() {
-    assert_eq!(with_file("").expect("sound").file.replay.defaults(), None);
+    assert_eq!(with_file("").expect("sound").file.told_to_programs(None, None, None), None);
     let replay = with_file("[replay]\nkeep = \"state\"\nrecover = \"in-place\"\n").expect("sound").file.replay;
-    assert_eq!(replay.defaults().map(|defaults| defaults.recover.word()), Some("in-place"));
+    assert_eq!(replay.words().recover.word(), "in-place");
     for keep in ["", "keep = \"memory\"\n"] {
         let error = with_file(&format!("[replay]\n{keep}recover = \"spare\"\n")).expect_err("nothing to go by");
         assert!(error.to_string().contains("replay.recover"), "{error}");
     }
 }
 
+/// Who a program is that reads what it is told; the daemon's namespaces are 5 and 6.
+#[derive(Clone, Copy)]
+struct Reader(u32, Option<&'static str>, &'static str);
+
+impl remps_proto::shim::Program for Reader {
+    fn uid(&self, namespace: Option<u64>) -> Option<u32> {
+        (namespace == Some(5)).then_some(self.0)
+    }
+    fn label(&self) -> Option<Option<String>> {
+        Some(self.1.map(str::to_owned))
+    }
+    fn cgroup(&self, namespace: Option<u64>) -> Option<String> {
+        (namespace == Some(6)).then(|| self.2.to_owned())
+    }
+}
+
 #[test]
-fn programs_of_a_user_have_values_of_their_own_where_a_table_names_him_alone() {
+fn programs_have_what_the_first_table_says_that_the_daemon_finds_for_them() {
     let file = with_file(
-        "[replay]\nkeep = \"state\"\nrecover = \"spare\"\n[[domain]]\nuid = 7\nkeep = \"memory\"\n\
-         [[domain]]\nuid = 8\nrecover = \"in-place\"\n[[domain]]\nuid = 9\nstandby = true\n",
+        "[replay]\nkeep = \"state\"\nrecover = \"spare\"\n\
+         [[domain]]\nlabel = \"batch\"\nuid = 7\nmax_clients = 1\nkeep = \"nothing\"\n\
+         [[domain]]\nuid = 7\nmax_clients = 2\nkeep = \"memory\"\n\
+         [[domain]]\ncgroup = \"/pods\"\nmax_clients = 3\n\
+         [[domain]]\nlabel = \"batch\"\nmax_clients = 4\nrecover = \"in-place\"\n\
+         [[domain]]\nuid = 9\nmax_clients = 5\n",
     )
     .expect("sound")
     .file;
-    let told = file.told_to_programs(Some(5)).expect("it says something");
-    let gets = |uid| ProgramDefaults::read(told.as_bytes(), |namespace| namespace.filter(|it| *it == 5).map(|_| uid));
-    let words = |uid| gets(uid).map(|it| (it.keep.word(), it.recover.word()));
-    assert_eq!(words(7), Some(("memory", "nobody")), "who keeps less is not recovered by what others have");
-    assert_eq!(words(8), Some(("state", "in-place")));
-    assert_eq!([words(9), words(0)], [Some(("state", "spare")); 2], "{told}");
-    // One user's is told where nobody else has anything.
-    let file = with_file("[[domain]]\nuid = 7\nkeep = \"state\"\n").expect("sound").file;
-    assert!(file.told_to_programs(None).is_some_and(|told| told.contains("\nuser=7 state nobody\n")));
-    assert_eq!(with_file("[[domain]]\nuid = 7\nstandby = true\n").expect("sound").file.told_to_programs(None), None);
-    // What a program can't know before it asks decides nothing.
-    for matching in ["label = \"a\"", "cgroup = \"/a\"", "uid = 1\nlabel = \"a\""] {
-        let text = format!("[[domain]]\nkeep = \"state\"\n{matching}\n");
-        assert_fault(&text, 2, "domain[1].keep", "names a uid alone");
+    let told = file.told_to_programs(None, Some(5), Some(6)).expect("it says something");
+    assert!(!told.contains("uid=9"), "nothing hangs on the last: {told}");
+    for (uid, label, cgroup, table, gets) in [
+        (7, Some("batch"), "/pods/a", Some(1), ("nothing", "nobody")),
+        // Who keeps less is not recovered by what others have.
+        (7, None, "/pods/a", Some(2), ("memory", "nobody")),
+        (8, Some("batch"), "/pods/a", Some(3), ("state", "spare")),
+        (8, Some("batch"), "/", Some(4), ("state", "in-place")),
+        (9, Some("other"), "/podsy", Some(5), ("state", "spare")),
+        (1, None, "/", None, ("state", "spare")),
+    ] {
+        let policy = file.policy.domains.find(uid, label, cgroup);
+        assert_eq!(policy.group.max_clients, table, "{uid} {label:?} {cgroup}");
+        let found = ProgramDefaults::read(told.as_bytes(), &Reader(uid, label, cgroup)).expect("it is sound");
+        assert_eq!((found.defaults.keep.word(), found.defaults.recover.word()), gets, "{uid} {label:?} {cgroup}");
     }
+    // A claim has its own in place of what all have, and the tables go before it.
+    let claim = ProgramDefaults::parse("nothing nobody");
+    let told = file.told_to_programs(claim, Some(5), Some(6)).expect("it says something");
+    for (uid, label, gets) in
+        [(1, None, "nothing nobody"), (7, None, "memory nobody"), (8, Some("batch"), "state in-place")]
+    {
+        let found = ProgramDefaults::read(told.as_bytes(), &Reader(uid, label, "/")).expect("it is sound");
+        assert_eq!(found.defaults.to_string(), gets);
+    }
+    // A table's is told where nobody else has anything.
+    let says = |text: &str| with_file(text).expect("sound").file.told_to_programs(None, None, None);
+    let told = says("[[domain]]\nlabel = \"a b\"\nkeep = \"state\"\n");
+    assert!(told.is_some_and(|told| told.contains("\ndomain=state nobody\tlabel=a b\n")));
+    assert_eq!(says("[[domain]]\nuid = 7\nstandby = true\n"), None);
     assert_fault("[[domain]]\nuid = 7\nrecover = \"spare\"\n", 3, "domain[1].recover", "keep = \"state\"");
-    assert_fault("[[domain]]\nuid = 7\nkeep = \"all\"\n", 3, "domain[1].keep", "`nothing`");
+    assert_fault("[[domain]]\nlabel = \"a\"\nkeep = \"all\"\n", 3, "domain[1].keep", "`nothing`");
     assert_fault("[[domain]]\nuid = 7\nend_tainted = \"never\"\n", 3, "domain[1].end_tainted", "no such key");
     assert_fault("[[domain]]\nuid = 7\nburial_hold = 1\n", 3, "domain[1].burial_hold", "no such key");
-    let many: String = (0..1025).map(|uid| format!("[[domain]]\nuid = {uid}\nkeep = \"state\"\n")).collect();
-    assert_fault(&many, 1, "domain", "1024 may");
+    let many = |count: u32| -> String {
+        (0..count).map(|uid| format!("[[domain]]\nuid = {uid}\nkeep = \"state\"\n")).collect()
+    };
+    with_file(&many(1024)).expect("there is room for them");
+    assert_fault(&many(2048), 1, "domain", "room for 49152");
 }
 
 #[test]
@@ -251,6 +289,7 @@ fn an_override_must_be_for_somebody_and_for_somebody_else_than_those_before_it()
     assert_fault("[[domain]]\nstandby = true\n", 1, "domain[1]", "names no clients");
     assert_fault("[[domain]]\nuid = 1\n[[domain]]\nuid = 1\n", 3, "domain[2]", "domain[1]");
     assert_fault("[[domain]]\ncgroup = \"kubepods\"\n", 2, "domain[1].cgroup", "begins with /");
+    assert_fault("[[domain]]\ncgroup = \"/a\\tb\"\n", 2, "domain[1].cgroup", "control characters");
     assert_fault("[[domain]]\nlabel = \"a\\nb\"\n", 2, "domain[1].label", "control characters");
     assert_fault("[[domain]]\nuid = 1\nculprit = \"kill\"\n", 3, "domain[1].culprit", "`report`");
 }

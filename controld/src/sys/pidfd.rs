@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use nix::sys::signal::Signal;
+use nix::sys::stat::fstat;
+use nix::sys::statfs::{FsType, fstatfs};
 use nix::unistd::Pid;
 
 /// Opens a process; the descriptor becomes readable when it has ended. Close-on-exec.
@@ -17,6 +19,18 @@ pub fn open(pid: Pid) -> io::Result<OwnedFd> {
     let fd = i32::try_from(result).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
     // SAFETY: the kernel just made this descriptor and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The number that the process of a descriptor has and no other one gets until the machine is started anew, whatever PID
+/// namespace it is in; `None` before Linux 6.9, where all descriptors of processes have one.
+pub fn unique(process: impl AsFd) -> Option<u64> {
+    /// `PID_FS_MAGIC`.
+    const PID_FS: FsType = FsType(0x5049_4446);
+    let fd = process.as_fd();
+    if fstatfs(fd).ok()?.filesystem_type() != PID_FS {
+        return None;
+    }
+    fstat(fd).ok().map(|found| found.st_ino)
 }
 
 /// Sends a signal; `None` only asks whether it could be sent.
@@ -47,6 +61,19 @@ mod tests {
         send_signal(&fd, Some(Signal::SIGTERM)).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
         assert_eq!(send_signal(&fd, None).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+
+    #[test]
+    fn descriptors_of_one_process_have_one_number_and_those_of_another_one_another() {
+        let own = Pid::this();
+        let [one, again] = [open(own).unwrap(), open(own).unwrap()].map(|fd| unique(&fd));
+        let mut child = Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let other = open(Pid::from_raw(child.id().cast_signed())).unwrap();
+        assert_eq!(one, again);
+        assert!(one.is_none() || unique(&other) != one, "{one:?}");
+        assert_eq!(unique(io::stdin()), None, "it names no process");
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 
     #[test]

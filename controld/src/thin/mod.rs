@@ -23,6 +23,7 @@ use crate::observe::log::LogSink;
 use crate::patience::patient;
 use node::Node;
 use remps_proto::join::{ToNode, ToThin};
+use remps_proto::shim::ProgramDefaults;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -54,6 +55,9 @@ pub(crate) struct Request {
     /// The GPUs that its clients may use: its `CUDA_VISIBLE_DEVICES`.
     pub devices: String,
 }
+
+/// Looks what its own configuration has for programs that have the preload library and say nothing.
+pub(crate) type Replay = Box<dyn Fn() -> Option<ProgramDefaults>>;
 
 /// Why there is no thin daemon.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +110,7 @@ pub(crate) struct Thin {
     link: JoinLink,
     visitors: Visitors,
     signals: Signals,
+    replay: Replay,
     log: LogSink,
 }
 
@@ -122,7 +127,7 @@ impl Thin {
     ///
     /// # Errors
     /// See [`ThinError`].
-    pub(crate) async fn start(request: Request, log: LogSink) -> Result<Self, ThinError> {
+    pub(crate) async fn start(request: Request, replay: Replay, log: LogSink) -> Result<Self, ThinError> {
         let signals = Signals::caught()?;
         let mut directory = RuntimeDir::open(&request.pipe_directory)?;
         say(&log, &format!("Starting control daemon using socket {}", directory.file(CONTROL).display()));
@@ -132,12 +137,12 @@ impl Thin {
             say(&log, &remark);
         }
         let node = Node::new(&request, directory.folder())?;
-        let (link, name) = node.join(directory.folder()).await?;
+        let (link, name) = node.join(directory.folder(), replay()).await?;
         let privileged = directory.bind_listener(CONTROL_PRIVILEGED, PRIVILEGED_MODE)?;
         let visitors = Visitors::new(privileged)?;
         directory.write_pid_file()?;
         say(&log, &format!("Joined the daemon of {} as {name}", node.place()));
-        Ok(Self { directory, node, link, visitors, signals, log })
+        Ok(Self { directory, node, link, visitors, signals, replay, log })
     }
 
     /// Serves until it is told to end; returns its exit status.
@@ -239,7 +244,8 @@ impl Thin {
         loop {
             let attempt = async {
                 sleep_until(Instant::now() + pause).await;
-                self.node.join(self.directory.folder()).await
+                // On one machine both may have the same file, which has changed since perhaps.
+                self.node.join(self.directory.folder(), (self.replay)()).await
             };
             let joined = tokio::select! {
                 joined = attempt => joined,

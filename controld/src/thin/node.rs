@@ -9,6 +9,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, connect, socket};
 use remps_proto::admin::module::is_name;
 use remps_proto::join::{MAX_TEXT, SOCKET_NAME, ToNode, ToThin, VERSION};
+use remps_proto::shim::ProgramDefaults;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -120,11 +121,15 @@ impl Node {
         self.path.display()
     }
 
-    /// Joins it with this directory; the conversation, and the name.
+    /// Joins it with this directory and these values for programs that say nothing; the conversation, and the name.
     ///
     /// # Errors
     /// See [`NodeError`].
-    pub(super) async fn join(&self, own: &Folder) -> Result<(JoinLink, String), NodeError> {
+    pub(super) async fn join(
+        &self,
+        own: &Folder,
+        replay: Option<ProgramDefaults>,
+    ) -> Result<(JoinLink, String), NodeError> {
         let path = || self.path.clone();
         let nobody = |source: io::Error| NodeError::Nobody { path: path(), source };
         let link = self.connected().map_err(nobody)?;
@@ -132,7 +137,8 @@ impl Node {
             return Err(NodeError::Stranger(path()));
         }
         let (name, devices, limits) = (self.name.clone(), self.devices.clone(), self.limits.clone());
-        let hello = ToNode::Hello { version: VERSION, name, devices, limits }.encode();
+        let replay = replay.map(|replay| replay.to_string()).unwrap_or_default();
+        let hello = ToNode::Hello { version: VERSION, name, devices, limits, replay }.encode();
         let answer = async {
             // Where it was refused, the reason is there to be read all the same.
             let _ = link.send(&hello, Some(own.as_fd())).await;

@@ -113,6 +113,8 @@ pub(super) struct Spare {
 #[serde(default)]
 pub(super) struct Client {
     pub process: Process,
+    /// Its pid on the machine, where it has none for the daemon.
+    pub seen_as: Option<u32>,
     pub uid: u32,
     pub domain: String,
     pub phase: String,

@@ -267,8 +267,9 @@ impl Seen {
         } else {
             gpus(self, client.gpus.as_deref().unwrap_or(of_server))
         };
+        let own_pid = Some(client.process.pid).filter(|pid| *pid != 0);
         let cells = vec![
-            number(Some(client.process.pid.into())),
+            number(own_pid.or(client.seen_as).map(u64::from)),
             word(&self.user(client.uid)),
             gpus,
             memory(client.memory_bytes),
@@ -280,6 +281,8 @@ impl Seen {
             word(&client.domain),
             word(&client.identity.command),
         ];
-        Row { id: client.process.pid.to_string(), cells, tone: tone(&client.phase) }
+        let id = own_pid.map(|pid| pid.to_string());
+        let id = id.or_else(|| client.seen_as.map(|pid| format!("~{pid}"))).unwrap_or_default();
+        Row { id, cells, tone: tone(&client.phase) }
     }
 }

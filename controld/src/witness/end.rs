@@ -25,8 +25,9 @@ pub(crate) use memory_kills::MemoryKills;
 
 use crate::core::{End, ProcessKey};
 use crate::sys::polled::register;
-use crate::witness::cgroup::{Cgroups, Mounts};
+use crate::witness::cgroup::Mounts;
 use memory_kills::Counter;
+use remps_proto::who::Cgroups;
 use status::Status;
 
 /// How long the parent of an ended process may take to ask for its status.

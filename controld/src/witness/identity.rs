@@ -31,12 +31,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::core::{Identity, Namespace, Pid, PodNames, Threads, Uid};
+use crate::core::{Elsewhere, HiddenId, Identity, Namespace, Pid, PodNames, Threads, Uid};
 use crate::patience::patient;
 use crate::sys::other_proc::{OtherProc, Seen};
+use crate::sys::pidfd;
 use crate::sys::proc::ProcDir;
-use crate::witness::cgroup::Cgroups;
 use crate::witness::{place, pod_names};
+use remps_proto::who::Cgroups;
 
 /// Threads that read processes' memory at one time.
 pub(crate) const MAX_READERS: usize = 16;
@@ -171,15 +172,23 @@ impl Identities {
 
     /// Finds out who a process is that has no pid here: the one that a descriptor names. Takes as long.
     pub(crate) async fn of_hidden(&self, pidfd: OwnedFd, uid: Uid) -> Found {
+        let hidden = hidden_id(&pidfd);
+        let unknown = |missing| {
+            let elsewhere = hidden.map(|id| Box::new(Elsewhere { id, seen_as: None }));
+            let identity = Identity { elsewhere, ..Identity::default() };
+            Found { identity, missing: Some(missing), ..Found::default() }
+        };
         let Some(other) = &self.other else {
-            return Found { missing: Some(Missing::NotVisible), ..Found::default() };
+            return unknown(Missing::NotVisible);
         };
         let seen = other.find(&pidfd).ok();
         let Some((Seen { pid, dir }, start_time)) = seen.and_then(|seen| seen.dir.start_time().map(|at| (seen, at)))
         else {
-            return Found { missing: Some(Missing::Ended), ..Found::default() };
+            return unknown(Missing::Ended);
         };
         let mut found = self.read(dir, start_time, uid).await;
+        let id = hidden.unwrap_or(HiddenId([u64::from(pid), start_time]));
+        found.identity.elsewhere = Some(Box::new(Elsewhere { id, seen_as: Some(pid) }));
         // Whose number in the other namespace is its only one seems to be in ours.
         if found.identity.place.pid == Namespace::Own {
             found.identity.place.pid = Namespace::Unknown;
@@ -207,8 +216,20 @@ impl Identities {
         let command = if memory.command.is_empty() { name.unwrap_or_default() } else { memory.command };
         let (container, pod, label, program) = (names.container, names.pod, memory.label, memory.program);
         let (visible, threads, names) = (memory.visible, memory.threads, memory.names);
-        let identity =
-            Identity { start_time, cgroup, container, pod, names, label, visible, threads, command, program, place };
+        let identity = Identity {
+            start_time,
+            cgroup,
+            container,
+            pod,
+            names,
+            label,
+            visible,
+            threads,
+            command,
+            program,
+            place,
+            elsewhere: None,
+        };
         Found { identity, cgroups, missing, seen_as: None }
     }
 
@@ -255,6 +276,11 @@ impl Identities {
         let Ok(Ok(permit)) = permit else { return Err(Missing::Busy) };
         Ok(Place { _permit: permit, stuck: self.stuck.clone(), uid, is_stuck: Mutex::new(false) })
     }
+}
+
+/// Which process a descriptor names that has no pid here, where the kernel tells such apart.
+pub(crate) fn hidden_id(pidfd: &OwnedFd) -> Option<HiddenId> {
+    pidfd::unique(pidfd).map(|number| HiddenId([0, number]))
 }
 
 /// A reader's place. It is given back when the thread and whoever waits for it are both done with it.

@@ -11,9 +11,9 @@
 //! - `NSpid` in `status`. A process has a number in each PID namespace from that of `/proc` down to its own; with one
 //!   number alone it is in that of `/proc`, as the daemon is if the same holds for itself.
 
-use super::cgroup::{Cgroups, Reach};
 use crate::core::{Namespace, Pid, Place};
 use crate::sys::proc::ProcDir;
+use remps_proto::who::{Cgroups, Reach};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;

@@ -64,6 +64,7 @@ pub fn ask_beside(stage: &Stage, process: Pid, lines: &str) -> String {
 #[derive(Debug)]
 pub struct Container {
     made: Vec<PathBuf>,
+    root: &'static str,
     path: PathBuf,
 }
 
@@ -86,12 +87,22 @@ impl Container {
                     made.push(path.clone());
                 }
             }
-            let container = Self { made, path };
+            let container = Self { made, root, path };
             if container.path.join("cgroup.procs").exists() {
                 return Ok(container);
             }
         }
         Err(Skipped("no right to make a cgroup".to_owned()))
+    }
+
+    /// The cgroup of its pod, as a process in it has it in `/proc`.
+    ///
+    /// # Panics
+    /// Never: it is below the root.
+    #[must_use]
+    pub fn pod(&self) -> String {
+        let pod = self.path.parent().and_then(|pod| pod.strip_prefix(self.root).ok()).expect("it was made there");
+        format!("/{}", pod.display())
     }
 
     /// How a program gets there that shares everything else with the daemon.

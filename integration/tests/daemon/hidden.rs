@@ -104,7 +104,7 @@ fn without_the_machines_proc_they_share_a_server_and_it_is_said_what_that_costs(
 }
 
 #[test]
-fn clients_without_a_pid_are_not_counted_and_that_is_said() {
+fn clients_without_a_pid_are_told_apart_counted_and_shown() {
     where_possible(&[POD], |stage| {
         let [Ok(one), Ok(two)] = [0xe5, 0xf6].map(|number| Container::make(&uid(number), number)) else {
             return Skipped("no right to make a cgroup".to_owned()).report();
@@ -112,9 +112,37 @@ fn clients_without_a_pid_are_not_counted_and_that_is_said() {
         let pod = Pod::start(stage, "max_clients = 1", &machines_proc(stage));
         let mut clients = [client_in(stage, &one), client_in(stage, &two), client_in(stage, &one)];
         clients.iter_mut().for_each(Program::ping);
-        assert_eq!(stage.ask("get_server_list\n").lines().count(), 1, "{}", pod.0.output());
-        pod.wait_for(stage, "and max_clients counts none");
-        clients.into_iter().for_each(Program::leave);
+        let servers = || stage.ask("get_server_list\n").lines().count();
+        assert_eq!(servers(), 3, "one for each: {}", pod.0.output());
+        // As `status` has them, by the pids that they have on the machine.
+        let shown = || -> Vec<String> {
+            let status = stage.ask("status\n");
+            let pids = status.lines().filter_map(|line| line.split_whitespace().next()?.strip_prefix('~'));
+            pids.map(str::to_owned).collect()
+        };
+        let pids = |clients: &[Program]| -> Vec<String> { clients.iter().map(|it| it.pid().to_string()).collect() };
+        let is_same = |mut some: Vec<String>, mut others: Vec<String>| {
+            some.sort();
+            others.sort();
+            some == others
+        };
+        assert!(is_same(shown(), pids(&clients)), "{:?}: {}", pids(&clients), stage.ask("status\n"));
+        let json = stage.ask("status --json\n");
+        for pid in pids(&clients) {
+            assert!(json.contains(&format!("\"seen_as\":{pid}")), "{pid}: {json}");
+        }
+        let top = stage.lab().run(&["top", "--once"], b"").stdout_text();
+        assert!(pids(&clients).iter().all(|pid| top.contains(pid.as_str())), "{top}");
+        // Who has ended makes room.
+        let [first, second, third] = clients;
+        first.leave();
+        let mut left = vec![second, third];
+        stage.wait_for("its end", || is_same(shown(), pids(&left)));
+        left.push(client_in(stage, &two));
+        left.iter_mut().for_each(Program::ping);
+        assert_eq!(servers(), 3, "{}", pod.0.output());
+        assert!(!pod.0.output().contains("max_clients counts none"), "{}", pod.0.output());
+        left.into_iter().for_each(Program::leave);
     });
 }
 

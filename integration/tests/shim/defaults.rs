@@ -1,20 +1,21 @@
 //! `[replay]`: what the daemon's configuration has for programs under the library that say nothing themselves.
 
+mod claims;
+mod tables;
+
 use super::replay::{events, is_whole};
 use integration::lab::LIMIT;
-use integration::lab::place::{USERS, within};
 use integration::lab::process::{Finished, Process};
 use integration::lab::watch::wait_for;
 use integration::shim;
 use integration::sim::{Sim, error_of};
-use integration::under_test::{Skipped, once};
+use integration::under_test::once;
 use nix::sys::signal::{Signal, kill};
 use remps_proto::shim::DEFAULTS_NAME;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 const SPARE: &str = "[replay]\nkeep = \"state\"\nrecover = \"spare\"\n";
 /// In which way a recovery was made, as `mps_shim.h` has it.
@@ -186,51 +187,5 @@ fn programs_of_a_thin_daemon_are_told_what_the_nodes_configuration_has() {
         // What the node's daemon said is gone with the thin one.
         thin(&["quit"]);
         waits("its end", &|| !file.exists());
-    });
-}
-
-/// The user that owns nothing.
-const NOBODY: u32 = 65534;
-
-#[test]
-fn programs_of_a_user_get_what_is_said_of_him_and_nobody_elses_do() {
-    if !nix::unistd::geteuid().is_root() {
-        return Skipped("only root starts programs of others".to_owned()).report();
-    }
-    once(|subject| {
-        let sim = Sim::new(subject, &[]);
-        let own = format!("[[domain]]\nuid = {NOBODY}\nkeep = \"state\"\nrecover = \"in-place\"\n");
-        sim.config(&own);
-        sim.lab.start(&[]);
-        let status = sim.lab.ask("status\n");
-        let said = status.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(
-            said.contains("keep nothing, recover nobody, unless they say otherwise; those of one user"),
-            "{status}"
-        );
-        let nobodys = |mut command: Command| {
-            command.uid(NOBODY).gid(NOBODY);
-            command
-        };
-        let finished = is_hit_as(&sim, &nobodys, &[]);
-        is_whole(&finished, 1, &subject.to_string());
-        assert_eq!(ways(&finished), [COLD], "{subject}: {finished:?}");
-        let finished = is_hit(&sim, &[]);
-        assert!(error_of(&finished).is_some() && ways(&finished).is_empty(), "{subject}: {finished:?}");
-        // He is the same user in a namespace where he calls himself root.
-        let tried = nobodys(within(USERS, &Command::new("true"))).stderr(Stdio::null()).status();
-        if tried.is_ok_and(|status| status.success()) {
-            let finished = is_hit_as(&sim, &|command| nobodys(within(USERS, &command)), &[]);
-            is_whole(&finished, 1, &subject.to_string());
-            assert_eq!(ways(&finished), [COLD], "{subject}: {finished:?}");
-        } else {
-            Skipped("an ordinary user may make no user namespace".to_owned()).report();
-        }
-        // The other way round: all but him.
-        replaced(&sim, &format!("{IN_PLACE}[[domain]]\nuid = {NOBODY}\nkeep = \"nothing\"\n"));
-        let finished = is_hit(&sim, &[]);
-        is_whole(&finished, 1, &subject.to_string());
-        let finished = is_hit_as(&sim, &nobodys, &[]);
-        assert!(error_of(&finished).is_some() && ways(&finished).is_empty(), "{subject}: {finished:?}");
     });
 }

@@ -76,7 +76,7 @@ pub mod wire {
 }
 
 pub use codec::DecodeError;
-pub use defaults::{DEFAULTS_NAME, DefaultsFile, Keep, MAX_DEFAULTS_BYTES, MOST_USERS, ProgramDefaults, Recover};
+pub use defaults::{DEFAULTS_NAME, DefaultsFile, Found, Keep, MAX_DEFAULTS_BYTES, Program, ProgramDefaults, Recover};
 pub use message::{Answer, Ask, Commit, FromShim, Inherited, Range, Region, ToShim, Welcome};
 pub use recovered::{MOST_STEPS, RECOVERY_STEPS, Recovered, SWITCH_STEPS, Way};
 pub use spare::SpareName;

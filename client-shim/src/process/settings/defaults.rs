@@ -12,11 +12,12 @@ use std::{
     sync::atomic::{AtomicU16, Ordering},
 };
 
-use remps_proto::shim::{DEFAULTS_NAME, Keep, MAX_DEFAULTS_BYTES, ProgramDefaults, Recover};
+use remps_proto::shim::{DEFAULTS_NAME, Found, Keep, MAX_DEFAULTS_BYTES, ProgramDefaults, Recover};
 
 use crate::process::{
     directory::{self, OTHERS_WRITE},
-    log, settings, user,
+    log, settings,
+    who::This,
 };
 
 /// What has been read, as a number that an atomic holds: a lock could be held by another thread when the process forks.
@@ -33,7 +34,13 @@ pub(super) fn get() -> ProgramDefaults {
         return ProgramDefaults { keep: KEEPS[keep], recover: RECOVERS[recover] };
     }
     let path = settings::socket_called(DEFAULTS_NAME);
-    let read = read(Path::new(&path)).unwrap_or_default();
+    let found = read(Path::new(&path)).unwrap_or_default();
+    let read = found.defaults;
+    if found.is_unsure && settings::lines_wanted() {
+        log::complain(format_args!(
+            "which [[domain]] of the daemon's this program is in can't be known here: it has what all have"
+        ));
+    }
     if read != ProgramDefaults::default() && settings::lines_wanted() {
         let (keep, recover) = (read.keep.word(), read.recover.word());
         log::complain(format_args!("the daemon has for who says nothing: keep {keep}, recover {recover}"));
@@ -45,7 +52,7 @@ pub(super) fn get() -> ProgramDefaults {
     read
 }
 
-fn read(path: &Path) -> Option<ProgramDefaults> {
+fn read(path: &Path) -> Option<Found> {
     // A pipe that somebody has put there is not waited for.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
     let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
@@ -58,7 +65,7 @@ fn read(path: &Path) -> Option<ProgramDefaults> {
     }
     let mut bytes = Vec::new();
     file.take(MAX_DEFAULTS_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
-    ProgramDefaults::read(&bytes, user::known_in)
+    ProgramDefaults::read(&bytes, &This)
 }
 
 #[cfg(test)]
@@ -69,7 +76,7 @@ mod tests {
     };
 
     use nix::unistd::{geteuid, getuid, mkfifo};
-    use remps_proto::shim::DefaultsFile;
+    use remps_proto::{shim::DefaultsFile, who::Match};
 
     use super::*;
 
@@ -87,7 +94,7 @@ mod tests {
         assert_eq!(read(&path), None);
         fs::write(&path, written(SPARE)).unwrap();
         set_mode(0o644);
-        assert_eq!(read(&path), Some(SPARE));
+        assert_eq!(read(&path).map(|it| it.defaults), Some(SPARE));
         for mode in [0o664, 0o646] {
             set_mode(mode);
             assert_eq!(read(&path), None, "{mode:o}");
@@ -106,23 +113,36 @@ mod tests {
             chown(&path, Some(1001), None).unwrap();
             assert_eq!(read(&path), None, "another user's");
             chown(folder.path(), Some(1001), None).unwrap();
-            assert_eq!(read(&path), Some(SPARE), "the whole directory is his, and so is the door");
+            assert_eq!(
+                read(&path).map(|it| it.defaults),
+                Some(SPARE),
+                "the whole directory is his, and so is the door"
+            );
         }
     }
 
     #[test]
-    fn a_program_gets_what_the_file_has_for_its_user() {
+    fn a_program_gets_what_the_first_table_has_that_it_is_in() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(DEFAULTS_NAME);
-        let user = getuid().as_raw();
-        let nothing = ProgramDefaults::default();
-        for (users, wanted) in
-            [([(user, SPARE), (user + 1, nothing)], SPARE), ([(user + 1, SPARE), (user + 2, SPARE)], nothing)]
-        {
-            let file = DefaultsFile { all: nothing, users: users.into(), namespace: None };
+        let of = |uid| Match { uid: Some(uid), ..Match::default() };
+        let (own, other) = (of(getuid().as_raw()), of(getuid().as_raw() + 1));
+        let everywhere = Match { cgroup: Some("/".to_owned()), ..Match::default() };
+        let cgroups = fs::metadata("/proc/self/ns/cgroup").ok().map(|found| found.ino());
+        let nothing = Some(ProgramDefaults::default());
+        let unsure = Found { is_unsure: true, ..Found::default() };
+        let has = |defaults| Found { defaults, is_unsure: false };
+        for (tables, cgroups, wanted) in [
+            ([(own.clone(), Some(SPARE)), (other.clone(), nothing)], cgroups, has(SPARE)),
+            ([(other, Some(SPARE)), (own.clone(), None)], cgroups, Found::default()),
+            ([(everywhere.clone(), Some(SPARE)), (own.clone(), nothing)], cgroups, has(SPARE)),
+            // Where it can't see its cgroup as the daemon does.
+            ([(everywhere, Some(SPARE)), (own, nothing)], cgroups.map(|it| it + 1), unsure),
+        ] {
+            let file = DefaultsFile { domains: tables.into(), cgroups, ..DefaultsFile::default() };
             fs::write(&path, file.to_string()).unwrap();
             fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-            assert_eq!(read(&path), Some(wanted));
+            assert_eq!(read(&path), Some(wanted), "{file}");
         }
     }
 }

@@ -139,7 +139,9 @@ impl Clients {
         servers: &'servers Servers,
         client: &Client,
     ) -> Option<&'servers Server> {
-        let process = self.process(client.peer.pid)?;
+        let Some(process) = self.process(client.peer.pid) else {
+            return self.own_server_of_hidden(servers, client);
+        };
         // Without a context there it can go elsewhere.
         let is_left = |server: &Server| server.can_be_left() && process.connections <= BEFORE_CONTEXTS;
         let server = servers.get(process.server)?;

@@ -3,6 +3,7 @@
 use super::{Grouping, forms};
 use crate::core::ids::Uid;
 use core::time::Duration;
+use remps_proto::who::Match;
 use serde::{Deserialize, Serialize};
 
 /// What is done with the process whose fault it was.
@@ -152,30 +153,6 @@ pub(crate) struct DomainPolicy {
     pub faults: FaultPolicy,
 }
 
-/// Which clients an override is for: those that fit everything it names.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct DomainMatch {
-    pub uid: Option<Uid>,
-    /// `MPS_DOMAIN` of the client's environment.
-    pub label: Option<String>,
-    /// The client's cgroup or one that it is below, as `/kubepods.slice`.
-    pub cgroup: Option<String>,
-}
-
-impl DomainMatch {
-    /// Whether a client is meant.
-    pub(crate) fn fits(&self, uid: Uid, label: Option<&str>, cgroup: &str) -> bool {
-        self.uid.is_none_or(|wanted| wanted == uid)
-            && self.label.as_deref().is_none_or(|wanted| Some(wanted) == label)
-            && self.cgroup.as_deref().is_none_or(|wanted| is_within(cgroup, wanted))
-    }
-}
-
-/// Whether a cgroup is another one or below it: `/a/b` is within `/a`, `/ab` is not.
-fn is_within(cgroup: &str, ancestor: &str) -> bool {
-    cgroup.strip_prefix(ancestor.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
 /// The default policy and its overrides.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -185,7 +162,7 @@ pub(crate) struct DomainPolicies {
     pub default: DomainPolicy,
     /// The tables `[[domain]]`, complete, in the order of the file.
     #[serde(skip)]
-    pub overrides: Vec<(DomainMatch, DomainPolicy)>,
+    pub overrides: Vec<(Match, DomainPolicy)>,
 }
 
 impl DomainPolicies {

@@ -6,6 +6,7 @@
 //! as may wait, or its like has caused too many faults.
 
 use crate::core::clients::client::{BEFORE_CONTEXTS, Client, Process, Stage};
+use crate::core::clients::hidden::Who;
 use crate::core::events::RefusalReason;
 use crate::core::evidence::{End, ProcessKey};
 use crate::core::gpu::Whereabouts;
@@ -182,6 +183,7 @@ impl Core {
         let Some((peer, identity)) = self.clients.goes_on(connection, stage) else {
             return;
         };
+        let hidden_identity = Arc::clone(&identity);
         let known = self.clients.process(peer.pid);
         let newcomer = peer.pid != 0 && known.is_none_or(|process| process.server != epoch);
         self.turn.push(Effect::Dispatch { server: epoch, connection });
@@ -201,6 +203,11 @@ impl Core {
             if !is_watched {
                 self.turn.push(Effect::WatchProcess { pid: peer.pid, connection: Some(connection) });
             }
+        }
+        if let Some(Who::Hidden(hidden)) = Who::of(peer.pid, &hidden_identity)
+            && self.clients.hidden_mut().comes(hidden, epoch, peer.uid, &hidden_identity)
+        {
+            self.turn.push(Effect::WatchHidden { hidden, connection });
         }
         self.servers.will_owe(self.turn.now, epoch);
         self.servers.handshake_begins(epoch);

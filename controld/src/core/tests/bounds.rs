@@ -2,6 +2,8 @@
 
 use super::scene::spawned;
 use super::*;
+use crate::core::identity::{Elsewhere, HiddenId};
+use crate::core::picture::{ClientFacts, ClientPhase, DaemonFacts};
 use prost::Message as _;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,13 +60,24 @@ impl Story {
         self.comes_as(Peer { pid: 0, uid, gid: uid }, number)
     }
 
+    /// The same of one that can be told from others.
+    fn comes_apart(&mut self, uid: u32, number: Pid) {
+        let elsewhere = Some(Box::new(Elsewhere { id: hidden(number), seen_as: None }));
+        let known = Identity { elsewhere, ..Identity::default() };
+        self.comes_known(Peer { pid: 0, uid, gid: uid }, number, known);
+    }
+
     fn comes_as(&mut self, peer: Peer, pid: Pid) -> ConnectionId {
+        self.comes_known(peer, pid, Identity::default())
+    }
+
+    fn comes_known(&mut self, peer: Peer, pid: Pid, known: Identity) -> ConnectionId {
         let connection = ConnectionId(self.number());
         let identity = Identity {
             start_time: key(pid, 0).start_time,
             label: Some(format!("label {pid}")),
             cgroup: format!("/user.slice/run-{pid}.service"),
-            ..Identity::default()
+            ..known
         };
         self.feed(Input::ClientArrived { connection, peer, identity: Arc::new(identity), entrance: None });
         if self.core.waiting_peer(connection).is_none() {
@@ -210,6 +223,63 @@ fn clients_without_a_pid_that_come_and_go_by_the_thousand_leave_nothing_behind()
     assert_eq!(saved(&story), before, "nor told to a successor");
     story.comes(ATTACKER, 9);
     assert_eq!((story.core.waiting(), story.core.servers().count()), (0, 1));
+}
+
+fn hidden(number: Pid) -> HiddenId {
+    HiddenId([0, number.into()])
+}
+
+#[test]
+fn clients_without_a_pid_that_can_be_told_apart_fill_parts_and_are_shown_one_by_one() {
+    let mut story = Story::new(|policy| {
+        policy.domains.default.group.max_clients = Some(1);
+        policy.max_servers_per_user = None;
+    });
+    for (number, servers) in [(11, 1), (11, 1), (12, 2), (11, 2), (12, 2)] {
+        story.comes_apart(ATTACKER, number);
+        assert_eq!(story.core.servers().count(), servers, "{number}");
+    }
+    story.comes(ATTACKER, 10);
+    assert_eq!(story.core.servers().count(), 3, "one with a pid finds no room beside them");
+    let daemon = DaemonFacts::blank();
+    let shown = |story: &Story| {
+        let picture = story.core.picture(story.now, daemon.clone(), Vec::new());
+        let of = |client: &ClientFacts| (client.process.pid, client.contexts, client.phase, client.server);
+        picture.clients.iter().map(of).collect::<Vec<_>>()
+    };
+    let [with_pid, first, second]: [_; 3] = shown(&story).try_into().expect("each once");
+    assert_eq!((with_pid.0, with_pid.1), (10, 0));
+    assert_eq!(
+        [(first.0, first.1, first.2), (second.0, second.1, second.2)],
+        [(0, 2, ClientPhase::Live), (0, 1, ClientPhase::Live)]
+    );
+    assert!(first.3.is_some() && first.3 != second.3, "each on a server of its own");
+    // One that has ended makes room for another one, and its number may come again.
+    story.feed(Input::HiddenGone { hidden: hidden(11) });
+    assert_eq!(shown(&story).len(), 2);
+    story.comes_apart(ATTACKER, 13);
+    assert_eq!(story.core.servers().count(), 3);
+    story.comes_apart(ATTACKER, 11);
+    assert_eq!(story.core.servers().count(), 4);
+}
+
+#[test]
+fn clients_without_a_pid_that_can_be_told_apart_leave_nothing_behind() {
+    let mut story = Story::new(|_| {});
+    for number in 11..5_000 {
+        story.comes_apart(ATTACKER, number);
+        story.feed(Input::HiddenGone { hidden: hidden(number) });
+    }
+    assert_eq!((story.core.clients.iter().count(), story.core.clients.hidden().iter().count()), (0, 0));
+}
+
+#[test]
+fn who_has_no_pid_has_no_part_of_shared_limits_also_where_it_can_be_told_apart() {
+    // Its connection may have been made by another process, which would count in its place.
+    let mut story = Story::new(|policy| policy.domains.default.group.shared_by = Some(8));
+    story.comes_apart(ATTACKER, 11);
+    assert_eq!(story.core.clients.hidden().iter().count(), 0);
+    assert_eq!(story.core.servers().count(), 0);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::scene::*;
 use super::*;
 use crate::core::events::SpareEnd;
 use crate::core::picture::DaemonFacts;
+use crate::core::servers::Clientele as _;
 use crate::core::servers::standby::LINGER;
 use remps_proto::mps::server::{ClientContext, Reply, Request};
 use std::sync::Arc;

@@ -23,6 +23,7 @@ use remps_proto::admin::limits::DeviceKey;
 use remps_proto::admin::module::is_name;
 use remps_proto::join::{ToNode, ToThin, VERSION};
 use remps_proto::mps::handshake::Role;
+use remps_proto::shim::ProgramDefaults;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -88,8 +89,8 @@ async fn asked(link: &JoinLink) -> Result<Asked, String> {
     let Ok(Some(Parcel { bytes, descriptor: Some(directory) })) = first else {
         return Err("it has not handed over a directory".to_owned());
     };
-    let (version, name, devices, limits) = match ToNode::decode(&bytes) {
-        Ok(ToNode::Hello { version, name, devices, limits }) => (version, name, devices, limits),
+    let (version, name, devices, limits, replay) = match ToNode::decode(&bytes) {
+        Ok(ToNode::Hello { version, name, devices, limits, replay }) => (version, name, devices, limits, replay),
         Ok(_) => return Err("it does not say who it is".to_owned()),
         Err(error) => return Err(format!("its first packet is not understood: {error}")),
     };
@@ -102,6 +103,9 @@ async fn asked(link: &JoinLink) -> Result<Asked, String> {
     let limits = Some(limits).filter(|limits| !limits.is_empty());
     let limits = limits.map(|limits| Defaults::parse(&limits).ok_or("what it says of limits is not understood"));
     let limits = limits.transpose()?;
+    let replay = Some(replay).filter(|replay| !replay.is_empty());
+    let replay = replay.map(|words| ProgramDefaults::parse(&words).ok_or("what its [replay] says is not understood"));
+    let replay = replay.transpose()?;
     let uuid = |word: &str| match DeviceKey::parse(word.as_bytes()) {
         Ok(key @ DeviceKey::Uuid(_)) => Ok(key),
         // Its numbers may be others than the daemon's.
@@ -111,7 +115,7 @@ async fn asked(link: &JoinLink) -> Result<Asked, String> {
     let devices = words.map(uuid).collect::<Result<Vec<_>, _>>()?;
     let looked = JOINED_PLACES.run(0, patient(FILE_PATIENCE), move || JoinedPlace::new(directory)).await;
     let place = said(looked)?.map_err(|error| error.to_string())?;
-    Ok(Asked { name, devices, limits, place: Arc::new(place) })
+    Ok(Asked { name, devices, limits, replay, place: Arc::new(place) })
 }
 
 async fn converse(join: JoinId, fd: OwnedFd, events: Events, owner: Uid, may_be_apart: bool) {

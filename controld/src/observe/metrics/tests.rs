@@ -55,6 +55,7 @@ fn full() -> Snapshot {
         memory_bytes: Some(69 << 20),
     });
     snapshot.clients.push(ClientFacts {
+        seen_as: None,
         threads: Some(100.0),
         memory_bytes: None,
         pid_namespace: None,

@@ -51,7 +51,7 @@ fn an_override_is_shown_whole_with_what_it_inherits() {
 }
 
 #[test]
-fn what_a_users_programs_get_is_shown_where_it_is_said_of_them() {
+fn what_programs_of_a_table_get_is_shown_where_it_says_so() {
     let replay = "[replay]\nkeep = \"state\"\nrecover = \"spare\"\n";
     let (listing, errors, _) =
         checked(&format!("{replay}[[domain]]\nuid = 7\nkeep = \"memory\"\n[[domain]]\nuid = 8\n"));

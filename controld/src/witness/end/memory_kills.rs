@@ -13,8 +13,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use remps_proto::who::Cgroups;
+
 use crate::core::Pid;
-use crate::witness::cgroup::{Cgroups, Mounts, kills};
+use crate::witness::cgroup::{Mounts, kills};
 
 /// Names remembered: a group that is killed as one can have many processes.
 const MAX_NAMES: usize = 1024;
@@ -84,7 +86,7 @@ impl MemoryKills {
 
     /// The counter of a process's cgroup, shared by all of that cgroup; `None` where none can be read.
     pub(super) fn counter(&self, cgroups: &Cgroups, mounts: &Mounts) -> Option<Arc<Counter>> {
-        let file = cgroups.kill_counter(mounts)?;
+        let file = mounts.kill_counter(cgroups)?;
         let mut state = self.0.state.lock();
         if let Some(counter) = state.counters.get(&file).and_then(Weak::upgrade) {
             return Some(counter);

@@ -173,7 +173,7 @@ impl SmallCgroup {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let own = Cgroups::parse(&std::fs::read_to_string("/proc/self/cgroup").unwrap());
-        let counter = own.kill_counter(&Mounts::read()).ok_or("no counter for this process's own cgroup")?;
+        let counter = Mounts::read().kill_counter(&own).ok_or("no counter for this process's own cgroup")?;
         let is_legacy = counter.ends_with("memory.oom_control");
         let path = counter.parent().unwrap().join(format!("remps-test-{}-{number}", std::process::id()));
         std::fs::create_dir(&path).map_err(|error| format!("no cgroup can be made: {error}"))?;

@@ -3,10 +3,11 @@
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
-use super::text::{MAX_COMMAND, MAX_LABEL};
+use super::text::MAX_COMMAND;
 use super::*;
 use crate::io::process;
 use proptest::prelude::*;
+use remps_proto::who::MAX_LABEL;
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(120);

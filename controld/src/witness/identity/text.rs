@@ -6,9 +6,8 @@ use std::io::{self, ErrorKind, Read};
 use super::{Memory, Missing};
 use crate::core::Threads;
 use crate::sys::proc::{ProcDir, printable};
+use remps_proto::who::{self, LABEL_VARIABLE, MAX_ENVIRONMENT, MAX_LABEL};
 
-/// The variable that names a client's fault domain.
-pub(super) const LABEL_VARIABLE: &str = "MPS_DOMAIN";
 /// The variable that says which GPUs a program sees.
 const VISIBLE_VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
 /// Longest value of it that is read: a UUID and a comma for each of 64 GPUs.
@@ -17,12 +16,8 @@ const MAX_VISIBLE: usize = 64 * 41;
 const THREADS_VARIABLE: &str = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";
 /// Longest value of it that is read.
 const MAX_THREADS: usize = 32;
-/// Longest label in bytes, as the settings allow it.
-pub(super) const MAX_LABEL: usize = 128;
 /// Bytes of a command line that are kept.
 pub(super) const MAX_COMMAND: usize = 256;
-/// Bytes of an environment that are searched. The kernel lets it have a quarter of the stack's limit, 2 MiB as a rule.
-pub(super) const MAX_ENVIRONMENT: usize = 4 << 20;
 /// Bytes read in one turn.
 const CHUNK: usize = 64 * 1024;
 
@@ -119,7 +114,7 @@ impl Variables {
     /// Takes a variable's value, if it is one of these; the first of several counts.
     fn take(&mut self, variable: &[u8]) -> Result<(), Missing> {
         if self.label.is_none() {
-            self.label = label(variable)?;
+            self.label = who::label(variable).map_err(|who::BadLabel| Missing::BadLabel)?.map(str::to_owned);
         }
         if self.visible.is_none() {
             self.visible = visible(variable);
@@ -143,14 +138,4 @@ fn threads(variable: &[u8]) -> Option<Threads> {
     let value = variable.strip_prefix(THREADS_VARIABLE.as_bytes())?.strip_prefix(b"=")?;
     let value = std::str::from_utf8(value).ok().filter(|value| value.len() <= MAX_THREADS)?;
     value.trim().parse().ok().and_then(Threads::new)
-}
-
-/// The label, if a variable is its.
-fn label(variable: &[u8]) -> Result<Option<String>, Missing> {
-    let value = variable.strip_prefix(LABEL_VARIABLE.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
-    let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
-    match std::str::from_utf8(value) {
-        Ok(label) if label.len() <= MAX_LABEL && !label.chars().any(char::is_control) => Ok(Some(label.to_owned())),
-        _ => Err(Missing::BadLabel),
-    }
 }

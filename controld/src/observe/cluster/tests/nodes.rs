@@ -1,7 +1,8 @@
 //! Many nodes of a cluster at once, each with its journal, its metrics and its Events, and one API server for all of them on
 //! loopback.
 //!
-//! `REMPS_LONG=1` makes a thousand of them, and what an event costs is printed: `.ci/long nodes`.
+//! `REMPS_LONG=1` makes a thousand of them, and what an event costs is printed for `integration/nodes/run`, which makes a
+//! report of it: `.ci/long nodes`.
 
 use super::fakes::Api;
 use super::*;
@@ -11,7 +12,7 @@ use crate::observe::journal::FILE_NAME;
 use crate::observe::metrics::Extras;
 use crate::observe::recorder::Recorder;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -114,10 +115,8 @@ fn no_event_of_many_nodes_is_lost_on_its_way() {
     assert_eq!(of_nodes.len() as u64, nodes);
     folders.iter().for_each(|folder| has_every_line(folder.path()));
     let lines = nodes * FAULTS * LINES;
-    println!(
-        "{nodes} nodes: {lines} events of the journal with metrics in {:.1} µs each, {events} Events over TLS in {:.2} ms \
-         each on this machine, peer included",
-        recorded.as_secs_f64() * 1e6 / lines as f64,
-        delivered.as_secs_f64() * 1e3 / events as f64,
-    );
+    let record_us = recorded.as_secs_f64() * 1e6 / lines as f64;
+    let tell_ms = delivered.as_secs_f64() * 1e3 / events as f64;
+    let said = json!({"nodes": nodes, "lines": lines, "events": events, "record_us": record_us, "tell_ms": tell_ms});
+    println!("nodes: {said}");
 }

@@ -64,6 +64,7 @@ const SLACK: usize = 32 << 10;
 fn identity(process: ProcessKey) -> Arc<Identity> {
     let pod = "kubepods-burstable-pod12345678_1234_1234_1234_123456789abc";
     Arc::new(Identity {
+        elsewhere: None,
         start_time: process.start_time,
         cgroup: format!(
             "/kubepods.slice/kubepods-burstable.slice/{pod}.slice/cri-containerd-{:064x}.scope",

@@ -27,7 +27,7 @@ const MAX_NAME: usize = 128;
 
 /// What a path names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Names {
+pub struct Names {
     /// The container's identifier or name; a job step of Slurm as `slurm:JOB.STEP`.
     pub container: Option<String>,
     /// The pod's UID.
@@ -36,7 +36,8 @@ pub(crate) struct Names {
 
 impl Names {
     /// Reads a cgroup path.
-    pub(crate) fn of(path: &str) -> Self {
+    #[must_use]
+    pub fn of(path: &str) -> Self {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let container = parts.iter().rev().find_map(|part| container_id(part)).map(str::to_owned);
         let container = container.or_else(|| fargate(&parts)).or_else(|| slurm(&parts)).or_else(|| machine(&parts));
@@ -44,7 +45,8 @@ impl Names {
     }
 
     /// Whether the path names anything.
-    pub(crate) fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.container.is_none() && self.pod.is_none()
     }
 }
@@ -53,7 +55,7 @@ impl Names {
 ///
 /// A job of Slurm is none: it keeps no process of a user from another of his.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Reach {
+pub struct Reach {
     /// Down to the container.
     pub container: String,
     /// Down to the pod.
@@ -62,7 +64,8 @@ pub(crate) struct Reach {
 
 impl Reach {
     /// Reads a cgroup path.
-    pub(crate) fn of(path: &str) -> Self {
+    #[must_use]
+    pub fn of(path: &str) -> Self {
         let Names { container, pod } = Names::of(path);
         let down_to = |names: &dyn Fn(&str) -> bool| {
             let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]).filter(|at| *at > 0);
