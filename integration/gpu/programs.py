@@ -511,12 +511,13 @@ def profiler(suite, times):
 def works(ours, library, quick, seconds, only, wanted, tell):
     """The suite: 20 faults of each kind, idle and busy; with --quick one, or as many as come in the seconds there are, and none
     of a program that was refused. `tell` takes a table that is not whole yet."""
-    suite = Suite(ours, library, quick, seconds, wanted, tell)
-    share = 0.55 if not only or "culprits" in only else 1
     # A table of some programs stands beside that of all.
     some = f" ({', '.join(wanted)})" if wanted else ""
+    names = {"bystanders": f"bystanders{WITH.get(replay.WAY, '')}{some}", "culprits": f"culprits{some}"}
+    suite = Suite(ours, library, quick, seconds, wanted, lambda figure, rows: tell(names[figure], rows))
+    share = 0.55 if not only or "culprits" in only else 1
     return {
-        f"bystanders{WITH.get(replay.WAY, '')}{some}": lambda: bystanders(suite, share),
-        f"culprits{some}": lambda: culprits(suite),
+        names["bystanders"]: lambda: bystanders(suite, share),
+        names["culprits"]: lambda: culprits(suite),
         "profiler": lambda: profiler(suite, 4 if quick else 20),
     }
