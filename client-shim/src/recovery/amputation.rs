@@ -15,7 +15,6 @@ use crate::cuda::{
     socket_name::Exchanged,
 };
 use crate::process::{
-    failpoint::reached,
     maps::{self, Range},
     silent::Silent,
 };
@@ -67,19 +66,28 @@ fn seen() -> Vec<Range> {
     maps::read().unwrap_or_default().into_iter().filter(|range| range.path().starts_with(DEVICES)).collect()
 }
 
-/// Cuts a dead copy off. What lies in one of the ranges `kept`, address and size, is the other copy's by now.
-pub(super) fn perform(dead: &Belongings, listeners: Vec<Exchanged>, mapped: &Mapped, kept: &[(u64, u64)]) -> Cut {
+/// Cuts off a copy that the program has never gone on with.
+pub(super) fn perform(dead: &Belongings, mapped: &Mapped) -> Cut {
+    let mut cut = silence(dead, &[]);
+    cut.mappings = mapped.overlay(|_| false);
+    cut
+}
+
+/// The first half: nothing comes to a copy or from it any more.
+pub(super) fn silence(dead: &Belongings, listeners: &[Exchanged]) -> Cut {
     let mut cut = Cut::default();
     if let Some(silent) = Silent::new() {
         let mut exchange = |number| cut.descriptors.extend(silent.takes_the_place(number).then_some(number));
         dead.each(&mut exchange);
         listeners.iter().filter_map(Exchanged::number).for_each(exchange);
     }
-    reached("dead-silenced");
-    // Only now: until then a pipe without its other end would keep a thread of the dead copy busy.
-    drop(listeners);
-    cut.mappings = mapped.overlay(|range| kept.iter().any(|other| meets(range, *other)));
     cut
+}
+
+/// The second half: plain memory lies where its files were mapped; in how many places. What lies in one of the ranges
+/// `kept`, address and size, is the other copy's by now.
+pub(super) fn overlay(mapped: &Mapped, kept: &[(u64, u64)]) -> u32 {
+    mapped.overlay(|range| kept.iter().any(|other| meets(range, *other)))
 }
 
 /// Whether two ranges have an address in common: each by where it begins, and its bytes.

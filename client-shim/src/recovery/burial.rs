@@ -65,7 +65,11 @@ impl Former {
             socket_name::free_of(numbers).unwrap_or_default()
         };
         let listeners = self.listeners.unwrap_or_else(of_its_own);
-        let cut = amputation::perform(&self.belongings, listeners, &self.mapped, &self.reserved);
+        let mut cut = amputation::silence(&self.belongings, &listeners);
+        reached("dead-silenced");
+        // Only now: until then a pipe without its other end would keep a thread of the dead copy busy.
+        drop(listeners);
+        cut.mappings = amputation::overlay(&self.mapped, &self.reserved);
         belongings::are_cut_off();
         cut
     }

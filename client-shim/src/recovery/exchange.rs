@@ -100,7 +100,7 @@ pub(super) fn exchange(
             // What the fresh copy has is given back, and the dead one answers the program as it would have.
             before.restore();
             private::restore(&led);
-            let cut = amputation::perform(&belongings::take(), Vec::new(), &Mapped::Kept, &[]);
+            let cut = amputation::perform(&belongings::take(), &Mapped::Kept);
             belongings::put_back(dead);
             std::mem::forget(listeners);
             dead::give_back(Some(Dead::discarded(fresh, cut.descriptors)));

@@ -237,7 +237,7 @@ fn patiently(call: &'static str, mut ask: impl FnMut() -> CUresult) -> Result<()
 fn discard(copy: Copy) {
     let Some(owner) = copy.owner() else { return };
     let of = Belongings::of(owner.opened());
-    let cut = amputation::perform(&of, Vec::new(), &Mapped::Noted(owner), &[]);
+    let cut = amputation::perform(&of, &Mapped::Noted(owner));
     copy.is_spare_no_more();
     dead::give_back(Some(Dead::discarded(copy, cut.descriptors)));
 }
