@@ -69,6 +69,9 @@ IDLE_WITH_SPARE = 8
 EARLIER = "told of an earlier fault"
 # What a figure is called behind its name, by `MPS_SHIM_REPLAY`.
 WITH = {"spare": " with spare copies"}
+# The neighbour that does wrong, which has a row where it did not end by itself, and the seconds that it has for that.
+CULPRIT = "the culprit itself"
+TO_END_OF_CULPRIT = 60
 # Seconds for a program to end by itself, and the column that says whether it has.
 TO_END, END = 20, "its end"
 # The column that says what an idle bystander has lost.
@@ -353,7 +356,7 @@ class Table:
             return "; ".join(cell if count == 1 and len(cells) == 1 else f"{cell} ({count})" for cell, count in cells.most_common())
 
         rows = {}
-        for name in ALL:
+        for name in (*ALL, CULPRIT):
             if name in self.cells:
                 rows[name] = {kind: text(self.cells[name][kind]) for kind in (*COLUMNS.values(), END, SINCE) if kind in self.cells[name]}
             elif name in (self.suite.missing or {}):
@@ -452,7 +455,14 @@ def bystanders(suite, share):
             else:
                 time.sleep(IDLE if replay.WAY == "in-place" else IDLE_WITH_SPARE)
             began = time.monotonic()
-            daemon.client("mps-aggressor", kind).process.wait(60)
+            culprit = daemon.client("mps-aggressor", kind)
+            try:
+                culprit.process.wait(TO_END_OF_CULPRIT)
+            except subprocess.TimeoutExpired:
+                # NVIDIA's driver and server alone have it in hand. It is killed, which is a fault for the others, too.
+                print(*hangs.of_kernel(culprit.pid, CULPRIT), *daemon.picture(), sep="\n", file=sys.stderr, flush=True)
+                culprit.end()
+                table.put(CULPRIT, column, f"did not end in {TO_END_OF_CULPRIT} s and was killed")
 
             def judged(name, is_busy=is_busy):
                 program = programs[name]

@@ -87,7 +87,7 @@ struct Table {
 }
 
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
-/// Of functions of the living copy.
+/// Of functions of the living copy, as long as none ends.
 static LAYOUTS: Mutex<BTreeMap<usize, Option<Layout>>> = Mutex::new(BTreeMap::new());
 
 fn table() -> Option<&'static Table> {
@@ -110,12 +110,17 @@ pub(crate) fn name_of(address: u64) -> u64 {
     table().map_or(address, |table| table.name_by_current.of(address))
 }
 
+/// Functions end: others may have their handles, and other arguments.
+pub(crate) fn forget_layouts() {
+    LAYOUTS.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
 /// Puts another table in place, with the program's addresses as those of before.
 ///
 /// # Safety
 /// The gate is closed and nobody is inside.
 pub(crate) unsafe fn publish(moves: Moves) {
-    LAYOUTS.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    forget_layouts();
     let next = if moves.0.is_empty() {
         ptr::null_mut()
     } else {

@@ -70,7 +70,9 @@ pub(crate) struct Tables {
     pub(crate) events: HashMap<usize, Arc<Event>>,
     /// Streams' contexts by stream handle, kept after the context is gone.
     pub(crate) streams: HashMap<usize, usize>,
-    /// Handles of destroyed events and streams: a new one gets the latest, as from an allocator of objects.
+    /// Handles of functions of unloaded modules, of destroyed events and streams: a new one gets the latest, as from an allocator
+    /// of objects.
+    pub(crate) spare_functions: Vec<usize>,
     pub(crate) spare_events: Vec<usize>,
     pub(crate) spare_streams: Vec<usize>,
     /// Context-local storage by context and key: the value, and whom to call when the context ends.

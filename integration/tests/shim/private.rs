@@ -92,6 +92,18 @@ fn a_function_of_a_module_that_a_private_function_has_given_out_is_launched_afte
     goes_on("found");
 }
 
+/// The driver gives it the handle of one that has ended since the last recovery, and so a name that was another's.
+#[test]
+fn a_function_that_has_the_handle_of_one_that_has_ended_is_launched_after_the_next_fault() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[]);
+        let faults = "oob,trap,trap,oob";
+        let finished = finished(&mut replaying(&sim, &["--light", "--private", "anew", "--faults", faults]));
+        assert_eq!(reason(&finished), "", "{subject}");
+        is_whole(&finished, 4, &format!("{subject}"));
+    });
+}
+
 #[test]
 fn what_a_caller_has_left_in_a_register_is_in_no_way() {
     goes_on("left");

@@ -299,6 +299,19 @@ fn a_threads_current_context_is_the_same_by_the_private_table_before_and_after_a
     });
 }
 
+/// Where a kernel's arguments lie is asked once for each function, which ends with its module.
+#[test]
+fn a_function_with_the_handle_of_one_that_has_ended_has_arguments_of_its_own() {
+    once(|subject| {
+        let line = play_alone(subject, "handle-again", &[]);
+        let heard = &line["heard"];
+        assert_eq!(heard["again"], true, "{subject}: {line}");
+        assert_eq!((&heard["launched"], &heard["waited"]), (&json!(1), &json!(0)), "{subject}: {line}");
+        // As it is in the image, and counted up once since.
+        assert_eq!(heard["first"], 2, "{subject}: {line}");
+    });
+}
+
 #[test]
 fn a_thread_that_compiles_is_waited_for() {
     once(|subject| {

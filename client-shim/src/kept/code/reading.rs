@@ -10,6 +10,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockE
 
 use crate::cuda::{
     call::{Bypass, Driver},
+    moved,
     result::CUresult,
     types::Key,
 };
@@ -18,8 +19,9 @@ use crate::kept::objects;
 /// Shared by those who end something, exclusive to who looks.
 static ENDINGS: RwLock<()> = RwLock::new(());
 
-/// Something that variables lie in ends as long as this is held.
+/// Something that variables lie in ends as long as this is held, and functions with it.
 pub(crate) fn ending() -> RwLockReadGuard<'static, ()> {
+    moved::forget_layouts();
     ENDINGS.read().unwrap_or_else(PoisonError::into_inner)
 }
 

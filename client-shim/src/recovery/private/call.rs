@@ -251,13 +251,19 @@ fn learn(frame: &Frame, stub: usize, passed: &Passed, generation: u64) {
         let mut now = [0; BEHIND];
         let count = peek::read(behind.address, &mut now).unwrap_or(0).min(behind.count);
         for (index, (before, after)) in behind.words.into_iter().zip(now).take(count).enumerate() {
-            if before == after || meaning::to_driver(before) == after {
+            let known = meaning::to_driver(before);
+            if before == after || known == after {
+                // A place with the name of something that has ended may have got what has its handle now.
+                if known != before && meaning::is_new(before, known) && is_function(known, passed) {
+                    evidence::has_handles(stub);
+                }
                 continue;
             }
             let name = meaning::to_program(after);
             if name != after {
                 let _named = peek::write(behind.address_of(index), name);
-            } else if meaning::handle(after).is_none()
+            }
+            if meaning::is_new(name, after)
                 && !is_on_stack(frame.above(), after)
                 && (behind.is_on_stack || index < RESULTS)
             {
@@ -279,11 +285,16 @@ fn is_callers_function(word: u64) -> bool {
         && meaning::place(word) == Place::Code
 }
 
+/// Whether a word is a function of a module that was passed: an object like any that was asked for by its name, which is
+/// launched by public functions. It is noted.
+fn is_function(word: u64, passed: &Passed) -> bool {
+    let is_of = |module: &u64| enumerated::has_function(meaning::to_driver(*module), word).unwrap_or(false);
+    passed.modules.iter().any(is_of)
+}
+
 /// A word has come that was not there before the call.
 fn given(stub: usize, word: u64, passed: &Passed, generation: u64) {
-    // A function of a module is an object like any that was asked for by its name, and is launched by public functions.
-    let is_function = |module: &u64| enumerated::has_function(meaning::to_driver(*module), word).unwrap_or(false);
-    if passed.modules.iter().any(is_function) {
+    if is_function(word, passed) {
         evidence::has_handles(stub);
         return;
     }

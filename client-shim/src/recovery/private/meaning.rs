@@ -63,6 +63,14 @@ pub(super) fn to_program(word: u64) -> u64 {
     }
 }
 
+/// Whether a word of the driver's that the program knows by this name is nothing of which anybody has taken note. It may have
+/// the name of something else, which has ended in the copy that lives: the driver gives addresses again, and names stay
+/// until the next recovery.
+pub(super) fn is_new(name: u64, word: u64) -> bool {
+    let is_a_handles = |word: usize| Some(names::name_of(word)) == usize::try_from(name).ok();
+    handle(name).is_none() && (name == word || usize::try_from(word).is_ok_and(is_a_handles))
+}
+
 /// The library around an address by its file's name.
 pub(super) fn library_around(address: u64) -> Option<String> {
     let address = NonNull::new(std::ptr::with_exposed_provenance_mut::<c_void>(usize::try_from(address).ok()?))?;

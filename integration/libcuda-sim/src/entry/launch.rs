@@ -59,7 +59,8 @@ pub(super) fn loaded(image: &[u8]) -> Outcome<usize> {
 /// Unloads a module.
 pub(super) fn unload(tables: &mut Tables, module: usize) -> Outcome {
     let unloaded = tables.modules.remove(&module).ok_or(Code::INVALID_HANDLE)?;
-    tables.functions.retain(|_, (of, _)| !Arc::ptr_eq(of, &unloaded));
+    let ended: Vec<_> = tables.functions.extract_if(|_, (of, _)| Arc::ptr_eq(of, &unloaded)).collect();
+    tables.spare_functions.extend(ended.into_iter().map(|(function, _)| function));
     variables::free(tables, &unloaded);
     Ok(())
 }
@@ -67,7 +68,6 @@ pub(super) fn unload(tables: &mut Tables, module: usize) -> Outcome {
 /// The function of this name in a module; its handle.
 pub(super) fn function_of(module: usize, name: &str) -> Outcome<usize> {
     let driver = driver()?;
-    let number = driver.new_handle();
     let mut tables = driver.tables();
     let module = tables.modules.get(&module).cloned().ok_or(Code::INVALID_HANDLE)?;
     if !module.kernels.contains_key(name) {
@@ -76,6 +76,7 @@ pub(super) fn function_of(module: usize, name: &str) -> Outcome<usize> {
     if !Kernel::exists(name) {
         return Err(Code::NO_BINARY_FOR_GPU);
     }
+    let number = tables.spare_functions.pop().unwrap_or_else(|| driver.new_handle());
     tables.functions.insert(number, (module, name.to_owned()));
     Ok(number)
 }

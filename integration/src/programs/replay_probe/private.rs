@@ -63,8 +63,20 @@ pub(super) struct Private {
 
 impl Private {
     /// Known calls.
-    pub(super) const CALLS: [&'static str; 11] =
-        ["count", "stream", "described", "kept", "left", "make", "hold", "function", "weigh", "context", "found"];
+    pub(super) const CALLS: [&'static str; 12] = [
+        "count",
+        "stream",
+        "described",
+        "kept",
+        "left",
+        "make",
+        "hold",
+        "function",
+        "weigh",
+        "context",
+        "found",
+        "anew",
+    ];
 
     /// Makes none yet.
     pub(super) fn new(calls: &[String], stream: Stream, context: usize) -> Result<Self, GpuError> {
@@ -128,18 +140,35 @@ impl Private {
                 let weight = (table.weigh)(1, 2, 3, 4, 5, 6, 7, 0.5, 8);
                 (0, (weight - 12_345_678.5).abs() < 0.1)
             }
-            "found" => {
-                if self.found == 0 {
-                    let answer = (table.found)(self.module, &raw mut self.found, 0, 0, 0, 0);
-                    if answer != 0 {
-                        return (answer, false);
-                    }
+            "found" if self.found == 0 => self.find(),
+            "found" => launched(self.found, self.words),
+            // As cuFFT does after an error: the function of another module then, which may have the handle of the last one.
+            "anew" => {
+                let before = if self.found == 0 { (0, true) } else { launched(self.found, self.words) };
+                if before != (0, true) {
+                    return before;
                 }
-                launched(self.found, self.words)
+                let module = std::ptr::with_exposed_provenance_mut(self.module);
+                // SAFETY: nobody else has the module or its function.
+                let unloaded = unsafe { sys::cuModuleUnload(module) } as u32;
+                let mut module = std::ptr::null_mut();
+                // SAFETY: the result is a variable of ours, and the image ends with NUL.
+                let loaded = unsafe { sys::cuModuleLoadData(&raw mut module, KERNELS.as_ptr().cast()) } as u32;
+                self.module = module.expose_provenance();
+                if unloaded.max(loaded) != 0 {
+                    return (unloaded.max(loaded), false);
+                }
+                self.find()
             }
             "context" => ((table.context)(&raw mut address, 0, 0, 0, 0, 0), address == self.context),
             _ => (1, false),
         }
+    }
+
+    /// Asks for the function, and launches it.
+    fn find(&mut self) -> (u32, bool) {
+        let answer = (self.table.found)(self.module, &raw mut self.found, 0, 0, 0, 0);
+        if answer == 0 { launched(self.found, self.words) } else { (answer, false) }
     }
 
     /// An object, made once, gives its number.

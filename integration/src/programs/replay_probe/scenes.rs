@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 36] = [
+const SCENES: [(&str, Scene); 37] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -55,6 +55,7 @@ const SCENES: [(&str, Scene); 36] = [
     ("variables-watched", memory::variables_watched),
     ("variables-unread", memory::variables_unread),
     ("unloaded-while-read", memory::unloaded_while_read),
+    ("handle-again", memory::handle_again),
     ("asked-at-rest", evidence::asked_at_rest),
     ("host-memory", memory::host_memory),
     ("module-of-a-file", memory::module_of_a_file),

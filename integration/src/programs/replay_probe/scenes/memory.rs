@@ -1,12 +1,13 @@
 //! Memory of other kinds: constants, what the host has, and code that came from a file.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
+use super::beside::fault;
 use super::{GpuError, Stage, WORDS, check, code, module, stream};
 use crate::programs::gpu::{Argument, KERNELS, Kernel, Stream};
 use crate::programs::replay_probe::{failed, last};
 use cudarc::driver::sys;
 use serde_json::{Value, json};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -84,6 +85,37 @@ pub(super) fn variables_watched(stage: &Stage) -> Result<Value, GpuError> {
     module(VARIABLE)?;
     stage.wait()?;
     found(stage, address)
+}
+
+/// A function of a module of its own, and both.
+fn function_of(name: &CStr) -> Result<(sys::CUmodule, Kernel), GpuError> {
+    let (module, mut function) = (module(KERNELS)?, null_mut());
+    // SAFETY: the result is a variable of ours.
+    let found = unsafe { sys::cuModuleGetFunction(&raw mut function, module, name.as_ptr()) };
+    check("cuModuleGetFunction", found)?;
+    Ok((module, Kernel(function)))
+}
+
+/// After a fault a function that takes nothing is launched and unloaded, and the next one has its handle: what a launch with
+/// nothing to run answers, whether it has, and what that one has made of the address of a variable.
+pub(super) fn handle_again(stage: &Stage) -> Result<Value, GpuError> {
+    let address = counted(stage, VARIABLE)?;
+    let heard = fault(stage)?;
+    let (module, idle) = function_of(c"trap")?;
+    let (mut places, none) = ([null_mut()], null_mut());
+    // SAFETY: it takes no arguments, and there is nothing to run.
+    let launched = unsafe { sys::cuLaunchKernel(idle.0, 0, 0, 0, 0, 0, 0, 0, null_mut(), places.as_mut_ptr(), none) };
+    // SAFETY: nobody else has it.
+    check("cuModuleUnload", unsafe { sys::cuModuleUnload(module) })?;
+    let (_, counts) = function_of(c"increment")?;
+    let arguments = [Argument::U64(address), Argument::U32(WORDS)];
+    stage.gpu.launch_in(Stream(null_mut()), counts, WORDS, &arguments)?;
+    // SAFETY: a context is current.
+    let waited = code(unsafe { sys::cuCtxSynchronize() });
+    let first = if waited == 0 { stage.gpu.read(address, WORDS as usize)?[0] } else { 0 };
+    Ok(
+        json!({ "heard": heard, "launched": code(launched), "again": counts.0 == idle.0, "waited": waited, "first": first }),
+    )
 }
 
 /// How often a module is unloaded, and how much later each time, while another thread has its variables read.
