@@ -39,6 +39,12 @@ pub(crate) fn stream(stream: CUstream, flags: c_uint, priority: Option<c_int>) -
     keep("cuStreamCreate", stream.0, Recipe::Stream { context: context()?, flags, priority })
 }
 
+/// After a call that gives a stream a function of the host.
+pub(crate) fn gave_function(function: &Function, stream: CUstream) -> Result<(), Bypass> {
+    progress::gives_function(names::name_of(stream.0), function.is_per_thread());
+    Ok(())
+}
+
 /// After `cuEventCreate`.
 pub(crate) fn event(event: CUevent, flags: c_uint) -> Result<(), Bypass> {
     progress::made_event(names::name_of(event.0));

@@ -214,7 +214,10 @@ fn pass(
         known = answer;
         match steps::after(answer, meaning, called.effect(), generation, is_again) {
             Verdict::Again => is_again = true,
-            Verdict::Answer(answer) => return answer,
+            Verdict::Answer(answer) => {
+                progress::has_told(called.effect(), subject, called.is_per_thread(), here.current());
+                return answer;
+            }
         }
     }
 }

@@ -9,6 +9,8 @@
 //! - so does one that was begun by a thread which had to be told and was not yet: what that one takes for good it may
 //!   have handed over ([`descent`](crate::cuda::descent)). The threads of which nobody knows who has begun them are
 //!   one family: they come by `clone`, or by libc itself;
+//! - a stream that has lost functions of the host tells once more, whoever asks for its state or waits for it
+//!   ([`hosts`](mod@crate::kept::work));
 //! - all by the next call that tells ([`Effect::tells`]). What asks, makes or ends something succeeds, since programs
 //!   ignore its errors, and the thread still has to be told.
 
@@ -79,13 +81,17 @@ pub(crate) fn of_child() -> Option<Descent> {
 /// It has now.
 pub(super) fn owed(here: &Here, effect: Effect, given: &progress::Call) -> Option<CUresult> {
     let last = LAST.load(Ordering::Acquire);
-    if here.told() >= last || !effect.tells() {
+    if !effect.tells() {
         return None;
+    }
+    let is_owed_by_its_stream = given.is_owed_by_its_stream();
+    if here.told() >= last {
+        return is_owed_by_its_stream.then(|| CUresult(ERROR.load(Ordering::Acquire)));
     }
     let descent = here.descent();
     let was_there = here.born() <= WHEN.load(Ordering::Acquire);
     let owes = descent.map_or_else(|| was_there || STRANGERS.load(Ordering::Acquire) < last, |of| of.owes(last));
-    (owes || given.is_in_doubt(here.born())).then(|| {
+    (owes || is_owed_by_its_stream || given.is_in_doubt(here.born())).then(|| {
         here.tell(last);
         match descent {
             Some(descent) => descent.was_told(last),

@@ -3,6 +3,7 @@
 mod counts;
 pub(crate) mod doubt;
 mod events;
+mod hosts;
 mod places;
 pub(crate) mod progress;
 mod recorded;

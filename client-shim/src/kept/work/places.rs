@@ -9,7 +9,7 @@
 //! 1; that of a thread is a number of ours, times 8 plus 2 ([`thread_streams`](super::thread_streams)); a stream that has
 //! ended while it had work has 4 more, and nobody finds it any longer.
 
-use super::counts::Counts;
+use super::{counts::Counts, hosts};
 use std::{
     collections::VecDeque,
     sync::{
@@ -198,6 +198,7 @@ fn leave(at: usize, ending: &mut Ending) {
     }
     PLACES[at].doubt.store(0, Ordering::Release);
     PLACES[at].stream.store(LEFT, Ordering::Release);
+    hosts::ended(at);
     ending.left += 1;
     if ending.left >= MOST_LEFT {
         ending.left = sweep();

@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::counts::{Given, Mark};
 use super::events::{Behind, Events, Known};
+use super::hosts;
 use super::places::{self, LEGACY, Place, SHARED};
 use super::recorded::{self, Look, Seen};
 use super::thread_streams;
@@ -34,6 +35,7 @@ use crate::cuda::functions::Effect;
 use crate::cuda::{
     arguments::Subject,
     names,
+    threads::{self, Here},
     types::{CUcontext, CUstream},
 };
 use crate::{
@@ -349,6 +351,24 @@ pub(crate) fn busy_streams() -> Vec<(usize, usize)> {
 /// How many pieces of work are not known to be done. The gate is closed.
 pub(crate) fn lost() -> u64 {
     places::used().map(|(_, place)| place.counts().open()).sum()
+}
+
+/// A stream, by name, is being given a function of the host by a call of this thread. One that is captured is a node of a graph.
+pub(crate) fn gives_function(stream: usize, is_per_thread: bool) {
+    let context = threads::here(Here::current);
+    if let Some(at) = places::find(key(stream, is_per_thread, context)).filter(|_| !has_capture()) {
+        hosts::given(at);
+    }
+}
+
+/// This call has brought the error that lost work has: if it was for the state of a stream, that one has told of lost
+/// functions.
+pub(crate) fn has_told(effect: Effect, subject: &Subject, is_per_thread: bool, context: usize) {
+    if effect == Effect::FinishesStream
+        && let Some(at) = places::find(key(subject.stream.unwrap_or(0), is_per_thread, context))
+    {
+        hosts::is_owed(at);
+    }
 }
 
 /// What a capture of this stream is called: a thread's default stream has no handle.

@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 37] = [
+const SCENES: [(&str, Scene); 38] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -49,6 +49,7 @@ const SCENES: [(&str, Scene); 37] = [
     ("consumers", telling::consumers),
     ("children-of-threads", telling::children),
     ("ignored", telling::ignored),
+    ("lost-functions", telling::lost_functions),
     ("constants", memory::constants),
     ("untouched-constants", memory::untouched_constants),
     ("variables", memory::variables),

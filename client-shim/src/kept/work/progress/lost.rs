@@ -14,6 +14,7 @@ use crate::{
     cuda::functions::Effect,
     kept::work::{
         counts::Mark,
+        hosts,
         places::{self, LEGACY, Place, SHARED},
         recorded,
     },
@@ -61,6 +62,11 @@ impl Call {
         let of_stream = || self.reached().into_iter().any(|place| place.is_in_doubt(born));
         let looks_at_event = matches!(self.effect, Effect::FinishesEvent | Effect::WaitsForEvent | Effect::ReadsEvents);
         is_doubt() && ((looks_at_event && of_event()) || of_a_graph() || (!self.is_of_event() && of_stream()))
+    }
+
+    /// Whether it asks for the state of a stream that has lost functions of the host, and nobody was told by it yet.
+    pub(crate) fn is_owed_by_its_stream(&self) -> bool {
+        self.effect == Effect::FinishesStream && self.place.is_some_and(hosts::is_owed)
     }
 
     /// Whether it is about an event alone.
@@ -122,6 +128,7 @@ pub(crate) fn lose(recovery: u64) {
         place.lose(recovery);
         is_doubt = true;
     }
+    hosts::lose(recovery > 0);
     for (_, place) in places::used() {
         place.counts().complete_all();
     }

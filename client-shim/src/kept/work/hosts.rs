@@ -1,0 +1,68 @@
+//! Functions of the host that streams were given (`cuLaunchHostFunc`, `cuStreamAddCallback`) and that were lost with what
+//! they were to come behind.
+//!
+//! A program may wait for one of them without a call of the driver's, as XLA does: a thread of it asks each of its streams from time
+//! to time, and has all give up that wait for functions of one that answers with an error, since after an error the driver
+//! calls none. Another thread has that one's word already, so a stream that has lost functions answers with the error once more,
+//! to whoever asks for its state or waits for it first.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use super::places;
+
+/// Places with how much work they had been given with the last function, and those that have lost one.
+#[derive(Debug)]
+struct Functions {
+    given: BTreeMap<usize, u64>,
+    lost: BTreeSet<usize>,
+}
+
+static FUNCTIONS: Mutex<Functions> = Mutex::new(Functions { given: BTreeMap::new(), lost: BTreeSet::new() });
+/// Whether any was lost and nobody was told by its stream: without that nobody looks.
+static IS_LOST: AtomicBool = AtomicBool::new(false);
+
+fn functions() -> MutexGuard<'static, Functions> {
+    FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The stream with this place was given one, by a call under way.
+pub(super) fn given(place: usize) {
+    functions().given.insert(place, places::at(place).counts().submitted());
+}
+
+/// All work is gone. Those of this recovery are lost that are not known to be done, if it loses any; the gate is closed, and
+/// what is done is not yet noted as gone.
+pub(super) fn lose(is_loss: bool) {
+    let mut functions = functions();
+    let given = std::mem::take(&mut functions.given);
+    let is_open = |(place, number): &(usize, u64)| {
+        let counts = places::at(*place).counts();
+        counts.submitted() - counts.open() < *number
+    };
+    functions.lost.extend(given.into_iter().filter(|_| is_loss).filter(is_open).map(|(place, _)| place));
+    IS_LOST.store(!functions.lost.is_empty(), Ordering::Release);
+}
+
+/// Whether a stream with this place has lost any, of which nobody was told by it. Whoever asks is told.
+pub(super) fn is_owed(place: usize) -> bool {
+    if !IS_LOST.load(Ordering::Acquire) {
+        return false;
+    }
+    let mut functions = functions();
+    let is_owed = functions.lost.remove(&place);
+    IS_LOST.store(!functions.lost.is_empty(), Ordering::Release);
+    is_owed
+}
+
+/// The stream with this place has ended.
+pub(super) fn ended(place: usize) {
+    if IS_LOST.load(Ordering::Acquire) {
+        functions().lost.remove(&place);
+    }
+}
