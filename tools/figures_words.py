@@ -196,6 +196,7 @@ FIGURES = {
         "multi_user": "`-M`: clients of three users at once on one server.",
         "shared": "Two other users try to make, replace and remove names in the directory, and cannot.",
         "vendor": "The vendor's daemon in a directory of mode 0755: its servers make no files there.",
+        "shared_by": "Clients that share a limit of memory in two parts (`shared_by`), each taking pieces of 64 MiB until it gets no more.",
     },
 }
 

@@ -1,4 +1,6 @@
-"""The pipe directory belongs to the daemon's user alone: real servers and clients of three users get all they need."""
+"""The pipe directory belongs to the daemon's user alone: real servers and clients of three users get all they need. And what
+they may have together, where they share it (`shares`).
+"""
 
 import os
 import re
@@ -7,6 +9,7 @@ import subprocess
 import time
 
 from bench import Client, Failed, until
+from shares import shared_by
 
 USERS = [0, 1000, 2000]
 PROGRAMS = ["mps-bystander", "mps-first-alloc"]
@@ -23,6 +26,7 @@ def works(ours, theirs, quick):
         "multi_user": lambda: multi_user(ours, 0o777),
         "shared": lambda: shared(ours),
         "vendor": lambda: vendor(theirs),
+        "shared_by": lambda: shared_by(ours),
     }
 
 

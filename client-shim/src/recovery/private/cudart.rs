@@ -9,7 +9,7 @@ use std::{
     mem, ptr,
 };
 
-use super::{CHECKS, CUDART, KINDS, QUERIES, passing, stub_of, stubs, table::Table, to_driver, to_program};
+use super::{CHECKS, CUDART, KINDS, QUERIES, passing, table::Table, theirs, to_driver, to_program};
 use crate::process::panics::unpanicked;
 use crate::{
     cuda::{
@@ -55,16 +55,6 @@ pub(super) fn our_checks(index: usize) -> Option<*mut c_void> {
 /// Our functions in the places of the table of queries about contexts.
 pub(super) fn our_queries(index: usize) -> Option<*mut c_void> {
     (index == QUERY).then_some(query as *mut c_void)
-}
-
-/// The driver's function in a place of a table.
-///
-/// # Safety
-/// `F` is its type.
-unsafe fn theirs<F: Copy>(kind: usize, index: usize) -> F {
-    let address = stubs::target(stub_of(&KINDS[kind], index));
-    // SAFETY: by the contract; the program has reached ours through the same place, so the slot is filled.
-    unsafe { mem::transmute_copy::<*mut c_void, F>(&address) }
 }
 
 /// Loads a module by `load`, which writes its handle to `module`, and notes what it was loaded from.

@@ -6,9 +6,9 @@
 //! begun since would have no context there.
 #![expect(unsafe_code, reason = "functions without a public declaration")]
 
-use std::{ffi::c_void, mem};
+use std::ffi::c_void;
 
-use super::{CURRENT, KINDS, passing, stub_of, stubs, to_driver, to_program};
+use super::{CURRENT, passing, theirs, to_driver, to_program};
 use crate::{
     cuda::{result::CUresult, threads, types::CUcontext},
     process::panics::unpanicked,
@@ -30,20 +30,10 @@ pub(super) fn ours(index: usize) -> Option<*mut c_void> {
     }
 }
 
-/// The driver's function in a place of the table.
-///
-/// # Safety
-/// `F` is its type.
-unsafe fn theirs<F: Copy>(index: usize) -> F {
-    let address = stubs::target(stub_of(&KINDS[CURRENT], index));
-    // SAFETY: by the contract; the program has reached ours through the same place, so the slot is filled.
-    unsafe { mem::transmute_copy::<*mut c_void, F>(&address) }
-}
-
 unsafe extern "C" fn set(context: CUcontext) -> CUresult {
     passing(|| {
         // SAFETY: the place's type.
-        let theirs = unsafe { theirs::<Set>(SET) };
+        let theirs = unsafe { theirs::<Set>(CURRENT, SET) };
         let context = to_driver(context);
         // SAFETY: the program's call with the program's argument.
         let answer = unsafe { theirs(context) };
@@ -58,7 +48,7 @@ unsafe extern "C" fn set(context: CUcontext) -> CUresult {
 unsafe extern "C" fn get(context: *mut CUcontext) -> CUresult {
     passing(|| {
         // SAFETY: the place's type.
-        let theirs = unsafe { theirs::<Get>(GET) };
+        let theirs = unsafe { theirs::<Get>(CURRENT, GET) };
         // SAFETY: the program's call with the program's argument.
         let answer = unsafe { theirs(context) };
         if answer.is_success() && !context.is_null() {

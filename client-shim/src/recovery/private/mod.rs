@@ -22,7 +22,7 @@ mod swapped;
 mod table;
 mod watched;
 
-use std::ffi::c_void;
+use std::{ffi::c_void, mem};
 
 use crate::{
     cuda::{
@@ -201,6 +201,16 @@ fn passing(mut call: impl FnMut() -> CUresult) -> CUresult {
         Some(answer) if errors::meaning(answer).is_none() => answer,
         _ => recovery::through(&cuGetExportTable::FUNCTION, &subject, answer, &mut |_| call()),
     }
+}
+
+/// The driver's function in a place of a table.
+///
+/// # Safety
+/// `F` is its type.
+unsafe fn theirs<F: Copy>(kind: usize, index: usize) -> F {
+    let address = stubs::target(stub_of(&KINDS[kind], index));
+    // SAFETY: by the contract; the program has reached ours through the same place, so the slot is filled.
+    unsafe { mem::transmute_copy::<*mut c_void, F>(&address) }
 }
 
 /// The driver's handle of a context by the program's name.

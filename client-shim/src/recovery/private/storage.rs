@@ -9,16 +9,15 @@
 use std::{
     collections::BTreeMap,
     ffi::c_void,
-    mem,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use super::{KINDS, STORAGE, stub_of};
+use super::{STORAGE, theirs};
 use crate::process::panics::unpanicked;
 use crate::{
     cuda::{result::CUresult, types::CUcontext},
     kept,
-    recovery::private::{passing, stubs, to_driver, to_program},
+    recovery::private::{passing, to_driver, to_program},
 };
 
 type Callback = unsafe extern "C" fn(CUcontext, *mut c_void, *mut c_void);
@@ -54,16 +53,6 @@ pub(super) fn ours(index: usize) -> Option<*mut c_void> {
     }
 }
 
-/// The driver's function in a place of the table.
-///
-/// # Safety
-/// `F` is its type.
-unsafe fn theirs<F: Copy>(index: usize) -> F {
-    let address = stubs::target(stub_of(&KINDS[STORAGE], index));
-    // SAFETY: by the contract; the program has reached ours through the same place, so the slot is filled.
-    unsafe { mem::transmute_copy::<*mut c_void, F>(&address) }
-}
-
 /// The program's name for a context; none stands for the one that is current.
 fn named(context: CUcontext) -> Option<CUcontext> {
     if context.0 != 0 {
@@ -82,7 +71,7 @@ unsafe extern "C" fn put(
 ) -> CUresult {
     passing(|| {
         // SAFETY: the place's type.
-        let theirs = unsafe { theirs::<Put>(PUT) };
+        let theirs = unsafe { theirs::<Put>(STORAGE, PUT) };
         let noted = unpanicked(|| {
             let name = named(context).filter(|_| kept::is_on())?;
             let note = Value { value: value.expose_provenance(), callback };
@@ -108,7 +97,7 @@ unsafe extern "C" fn delete(context: CUcontext, key: *mut c_void) -> CUresult {
     passing(|| {
         let name = unpanicked(|| named(context).filter(|_| kept::is_on())).flatten();
         // SAFETY: the place's type.
-        let theirs = unsafe { theirs::<Delete>(DELETE) };
+        let theirs = unsafe { theirs::<Delete>(STORAGE, DELETE) };
         // SAFETY: the program's call with the program's arguments.
         let answer = unsafe { theirs(to_driver(context), key) };
         if let Some(name) = name.filter(|_| answer.is_success()) {
@@ -121,7 +110,7 @@ unsafe extern "C" fn delete(context: CUcontext, key: *mut c_void) -> CUresult {
 unsafe extern "C" fn get(value: *mut *mut c_void, context: CUcontext, key: *mut c_void) -> CUresult {
     passing(|| {
         // SAFETY: the place's type.
-        let theirs = unsafe { theirs::<Get>(GET) };
+        let theirs = unsafe { theirs::<Get>(STORAGE, GET) };
         // SAFETY: the program's call with the program's arguments.
         unsafe { theirs(value, to_driver(context), key) }
     })
@@ -150,7 +139,7 @@ pub(super) fn put_again(current: impl Fn(CUcontext) -> CUcontext) -> Result<(), 
             continue;
         }
         // SAFETY: the place's type; somebody has put something, so the table was given out.
-        let theirs = unsafe { theirs::<Put>(PUT) };
+        let theirs = unsafe { theirs::<Put>(STORAGE, PUT) };
         let (key, value) = (std::ptr::without_provenance_mut(key), std::ptr::with_exposed_provenance_mut(value));
         // SAFETY: key and value are numbers to the driver.
         let answer = unsafe { theirs(context, key, value, callback.map(|_| ended as Callback)) };

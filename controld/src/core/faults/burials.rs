@@ -54,6 +54,10 @@ impl Faults {
         self.burials.iter().map(|(server, burial)| (*server, burial))
     }
 
+    pub(in crate::core) fn burial(&self, server: ServerEpoch) -> Option<&Burial> {
+        self.burials.get(&server)
+    }
+
     pub(in crate::core) fn burial_mut(&mut self, server: ServerEpoch) -> Option<&mut Burial> {
         self.burials.get_mut(&server)
     }

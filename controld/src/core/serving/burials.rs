@@ -72,7 +72,7 @@ impl Core {
     }
 
     fn why_buried(&self, epoch: ServerEpoch) -> Option<HoldEnd> {
-        let (_, burial) = self.faults.burials().find(|(held, _)| *held == epoch)?;
+        let burial = self.faults.burial(epoch)?;
         let reasons = [
             (burial.awaited.is_empty(), HoldEnd::Over),
             (self.turn.quit.is_some(), HoldEnd::Quitting),
