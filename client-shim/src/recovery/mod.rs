@@ -189,7 +189,7 @@ fn pass(
                 let (context, seat) = (here.current(), here.passer.seat());
                 let given = progress::begin(called.effect(), subject, called.is_per_thread(), context, seat);
                 if living > 0
-                    && let Some(error) = told::owed(here, called.effect(), &given)
+                    && let Some(error) = told::owed(here, called, &given)
                 {
                     given.end(error, false);
                     return error;

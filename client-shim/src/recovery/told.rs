@@ -9,17 +9,20 @@
 //! - so does one that was begun by a thread which had to be told and was not yet: what that one takes for good it may
 //!   have handed over ([`descent`](crate::cuda::descent)). The threads of which nobody knows who has begun them are
 //!   one family: they come by `clone`, or by libc itself;
-//! - a stream that has lost functions of the host tells once more, whoever asks for its state or waits for it
+//! - a stream that has lost functions of the host tells once more, whoever asks for its state
 //!   ([`hosts`](mod@crate::kept::work));
 //! - all by the next call that tells ([`Effect::tells`]). What asks, makes or ends something succeeds, since programs
 //!   ignore its errors, and the thread still has to be told.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::{
+    ptr,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+};
 
 use crate::{
     cuda::{
         descent::Descent,
-        functions::Effect,
+        functions::{Effect, Function, stream::cuStreamQuery},
         gate, library,
         result::CUresult,
         threads::{self, Here},
@@ -35,6 +38,9 @@ static ERROR: AtomicU32 = AtomicU32::new(0);
 static WHEN: AtomicU64 = AtomicU64::new(0);
 /// The last one of which a thread was told that began later, nobody knows by whom.
 static STRANGERS: AtomicU64 = AtomicU64::new(0);
+
+/// Those that ask for a stream's state and don't wait.
+static QUESTIONS: [&Function; 2] = [&cuStreamQuery::FUNCTION, &cuStreamQuery::per_thread::FUNCTION];
 
 /// What becomes of a call that has found the context dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,14 +85,18 @@ pub(crate) fn of_child() -> Option<Descent> {
 
 /// The error that this call has to report, because work was lost and the program has not heard of it from this thread.
 /// It has now.
-pub(super) fn owed(here: &Here, effect: Effect, given: &progress::Call) -> Option<CUresult> {
+pub(super) fn owed(here: &Here, called: &'static Function, given: &progress::Call) -> Option<CUresult> {
     let last = LAST.load(Ordering::Acquire);
-    if !effect.tells() {
+    if !called.effect().tells() {
         return None;
     }
-    let is_owed_by_its_stream = given.is_owed_by_its_stream();
+    let is_owed_by_its_stream = given.is_owed_by_its_stream() && QUESTIONS.into_iter().any(|of| ptr::eq(of, called));
+    let error = || {
+        given.tells();
+        CUresult(ERROR.load(Ordering::Acquire))
+    };
     if here.told() >= last {
-        return is_owed_by_its_stream.then(|| CUresult(ERROR.load(Ordering::Acquire)));
+        return is_owed_by_its_stream.then(error);
     }
     let descent = here.descent();
     let was_there = here.born() <= WHEN.load(Ordering::Acquire);
@@ -98,6 +108,6 @@ pub(super) fn owed(here: &Here, effect: Effect, given: &progress::Call) -> Optio
             None if was_there => {}
             None => drop(STRANGERS.fetch_max(last, Ordering::AcqRel)),
         }
-        CUresult(ERROR.load(Ordering::Acquire))
+        error()
     })
 }

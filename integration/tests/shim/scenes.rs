@@ -134,11 +134,12 @@ fn calls_whose_errors_programs_ignore_succeed_and_the_next_one_tells() {
 
 /// XLA has all give up their wait for functions of a stream that answers so.
 #[test]
-fn a_stream_that_has_lost_functions_of_the_host_tells_once_more_and_no_other_one() {
+fn a_stream_that_has_lost_functions_of_the_host_tells_who_asks_once_more_and_no_other_one() {
     once(|subject| {
         let line = play(subject, "lost-functions", 1, &[]);
         let (once, never) = (json!([DIED, 0]), json!([0, 0]));
-        let heard = json!({ "told": once, "first": once, "second": once, "without": never, "done": never });
+        let heard =
+            json!({ "told": once, "first": once, "second": once, "third": never, "without": never, "done": never });
         assert_eq!(line["heard"], heard, "{subject}: {line}");
     });
 }

@@ -3,8 +3,8 @@
 //!
 //! A program may wait for one of them without a call of the driver's, as XLA does: a thread of it asks each of its streams from time
 //! to time, and has all give up that wait for functions of one that answers with an error, since after an error the driver
-//! calls none. Another thread has that one's word already, so a stream that has lost functions answers with the error once more,
-//! to whoever asks for its state or waits for it first.
+//! calls none. Told by the first stream that thread would hear of success from the others. So a stream that has lost functions
+//! answers a question for its state with the error once more. Who waits for streams is told once for all.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,20 +49,16 @@ pub(super) fn lose(is_loss: bool) {
     IS_LOST.store(!functions.lost.is_empty(), Ordering::Release);
 }
 
-/// Whether a stream with this place has lost any, of which nobody was told by it. Whoever asks is told.
-pub(super) fn is_owed(place: usize) -> bool {
-    if !IS_LOST.load(Ordering::Acquire) {
-        return false;
-    }
-    let mut functions = functions();
-    let is_owed = functions.lost.remove(&place);
-    IS_LOST.store(!functions.lost.is_empty(), Ordering::Release);
-    is_owed
+/// Whether a stream with this place has lost any, and has told nobody yet.
+pub(super) fn are_lost(place: usize) -> bool {
+    IS_LOST.load(Ordering::Acquire) && functions().lost.contains(&place)
 }
 
-/// The stream with this place has ended.
-pub(super) fn ended(place: usize) {
+/// The stream with this place has told, or has ended.
+pub(super) fn are_told(place: usize) {
     if IS_LOST.load(Ordering::Acquire) {
-        functions().lost.remove(&place);
+        let mut functions = functions();
+        functions.lost.remove(&place);
+        IS_LOST.store(!functions.lost.is_empty(), Ordering::Release);
     }
 }

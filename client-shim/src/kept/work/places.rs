@@ -198,7 +198,7 @@ fn leave(at: usize, ending: &mut Ending) {
     }
     PLACES[at].doubt.store(0, Ordering::Release);
     PLACES[at].stream.store(LEFT, Ordering::Release);
-    hosts::ended(at);
+    hosts::are_told(at);
     ending.left += 1;
     if ending.left >= MOST_LEFT {
         ending.left = sweep();

@@ -367,7 +367,7 @@ pub(crate) fn has_told(effect: Effect, subject: &Subject, is_per_thread: bool, c
     if effect == Effect::FinishesStream
         && let Some(at) = places::find(key(subject.stream.unwrap_or(0), is_per_thread, context))
     {
-        hosts::is_owed(at);
+        hosts::are_told(at);
     }
 }
 

@@ -64,9 +64,16 @@ impl Call {
         is_doubt() && ((looks_at_event && of_event()) || of_a_graph() || (!self.is_of_event() && of_stream()))
     }
 
-    /// Whether it asks for the state of a stream that has lost functions of the host, and nobody was told by it yet.
+    /// Whether it is for the state of a stream that has lost functions of the host, and has told nobody yet.
     pub(crate) fn is_owed_by_its_stream(&self) -> bool {
-        self.effect == Effect::FinishesStream && self.place.is_some_and(hosts::is_owed)
+        self.effect == Effect::FinishesStream && self.place.is_some_and(hosts::are_lost)
+    }
+
+    /// It brings the error that lost work has.
+    pub(crate) fn tells(&self) {
+        if self.effect == Effect::FinishesStream {
+            self.place.into_iter().for_each(hosts::are_told);
+        }
     }
 
     /// Whether it is about an event alone.

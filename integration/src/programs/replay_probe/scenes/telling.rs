@@ -73,33 +73,33 @@ pub(super) fn consumers(stage: &Stage) -> Result<Value, GpuError> {
     }))
 }
 
-/// Streams with functions of the host behind lost work, one without, and one whose function has run: what each says twice of its
-/// state to this thread, which was told before, and the second one to a thread that was there and was not.
+/// Streams with functions of the host behind lost work, one without, and one whose function has run: what each answers twice to
+/// questions of this thread, which was told before. It waits for the third one, and so does one that was there for the second.
 pub(super) fn lost_functions(stage: &Stage) -> Result<Value, GpuError> {
     extern "C" fn nothing(_: *mut c_void) {}
     let gives = |stream: sys::CUstream| {
         // SAFETY: the function takes anything.
         check("cuLaunchHostFunc", unsafe { sys::cuLaunchHostFunc(stream, Some(nothing), null_mut()) })
     };
-    let [first, second, without, done] = [stream(1)?, stream(1)?, stream(1)?, stream(1)?];
+    let [first, second, third] = [stream(1)?, stream(1)?, stream(1)?];
+    let [without, done] = [stream(1)?, stream(1)?];
     gives(done)?;
     // SAFETY: it is ours.
     check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(done) })?;
-    for lost in [first, second, without, done] {
-        stage.leave(lost)?;
-    }
-    gives(first)?;
-    gives(second)?;
+    [first, second, third, without, done].into_iter().try_for_each(|lost| stage.leave(lost))?;
+    [first, second, third].into_iter().try_for_each(gives)?;
     let (context, early) = (Given(current()?), Actor::new());
     stage.wait()?;
     let told = stage.told();
     // SAFETY: all are ours.
     let asks = |stream: sys::CUstream| json!([0; 2].map(|_: i32| code(unsafe { sys::cuStreamQuery(stream) })));
     let [first, without, done] = [first, without, done].map(asks);
+    // SAFETY: as above.
+    let third = json!([0; 2].map(|_: i32| code(unsafe { sys::cuStreamSynchronize(third) })));
     let second = Given(second);
     // SAFETY: as above.
     let second = early.perform(move || twice(context, || unsafe { sys::cuStreamSynchronize(second.get()) }))?;
-    Ok(json!({ "told": told, "first": first, "second": second, "without": without, "done": done }))
+    Ok(json!({ "told": told, "first": first, "second": second, "third": third, "without": without, "done": done }))
 }
 
 /// What a thread does that is begun behind the library's back.
