@@ -37,19 +37,22 @@ const LOOKED_AT: usize = 4;
 const MOST_LEFT: usize = 256;
 
 /// A stream's place.
+///
+/// What a launch by the first of its threads looks at lies in one line of the cache. That size is a power of two: finding
+/// a place takes no multiplication.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C, align(256))]
 pub(super) struct Place {
     /// Its name.
     stream: AtomicUsize,
     /// Its context by name, 0 if nobody knows.
     context: AtomicUsize,
-    /// What threads have given.
-    counts: Counts,
     /// The recovery that has lost what its stream was to give, or gives on; 0 for none. And when a thread that had been
     /// told took that up; 0 for not yet.
     doubt: AtomicU64,
     taken_up: AtomicU64,
+    /// What threads have given.
+    counts: Counts,
 }
 
 static PLACES: [Place; MOST + 1] = [const { Place::free() }; MOST + 1];
@@ -226,9 +229,9 @@ impl Place {
         Self {
             stream: AtomicUsize::new(FREE),
             context: AtomicUsize::new(0),
-            counts: Counts::none(),
             doubt: AtomicU64::new(0),
             taken_up: AtomicU64::new(0),
+            counts: Counts::none(),
         }
     }
 

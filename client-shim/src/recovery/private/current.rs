@@ -41,7 +41,7 @@ unsafe fn theirs<F: Copy>(index: usize) -> F {
 }
 
 unsafe extern "C" fn set(context: CUcontext) -> CUresult {
-    passing(|| {
+    passing(move || {
         // SAFETY: the place's type.
         let theirs = unsafe { theirs::<Set>(SET) };
         let context = to_driver(context);
@@ -56,7 +56,7 @@ unsafe extern "C" fn set(context: CUcontext) -> CUresult {
 }
 
 unsafe extern "C" fn get(context: *mut CUcontext) -> CUresult {
-    passing(|| {
+    passing(move || {
         // SAFETY: the place's type.
         let theirs = unsafe { theirs::<Get>(GET) };
         // SAFETY: the program's call with the program's argument.

@@ -80,7 +80,7 @@ unsafe extern "C" fn put(
     value: *mut c_void,
     callback: Option<Callback>,
 ) -> CUresult {
-    passing(|| {
+    passing(move || {
         // SAFETY: the place's type.
         let theirs = unsafe { theirs::<Put>(PUT) };
         let noted = unpanicked(|| {
@@ -105,7 +105,7 @@ unsafe extern "C" fn put(
 }
 
 unsafe extern "C" fn delete(context: CUcontext, key: *mut c_void) -> CUresult {
-    passing(|| {
+    passing(move || {
         let name = unpanicked(|| named(context).filter(|_| kept::is_on())).flatten();
         // SAFETY: the place's type.
         let theirs = unsafe { theirs::<Delete>(DELETE) };
@@ -119,7 +119,7 @@ unsafe extern "C" fn delete(context: CUcontext, key: *mut c_void) -> CUresult {
 }
 
 unsafe extern "C" fn get(value: *mut *mut c_void, context: CUcontext, key: *mut c_void) -> CUresult {
-    passing(|| {
+    passing(move || {
         // SAFETY: the place's type.
         let theirs = unsafe { theirs::<Get>(GET) };
         // SAFETY: the program's call with the program's arguments.
