@@ -276,6 +276,13 @@ impl Place {
     }
 }
 
+/// There is one table: tests that need it as they have left it hold this.
+#[cfg(test)]
+pub(super) fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{FREE, MOST, MOST_LEFT, PLACES, SHARED, at, end, end_context, ended, find, of, put_back, take, used};
@@ -293,6 +300,7 @@ mod tests {
     #[test]
     fn places_are_found_by_name_and_are_another_streams_when_their_stream_has_ended() {
         const CONTEXT: usize = 0xc00;
+        let _held = super::alone();
         // Two that lie one behind the other.
         let names = [0x5000, 0x5000 + MOST * 16];
         let [first, second] = names.map(|name| take(name, || CONTEXT));

@@ -1,6 +1,6 @@
 use std::{
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -18,10 +18,9 @@ use crate::{
     },
 };
 
-/// Slots are one table for all tests, which begin with nothing in it.
+/// Slots are one table for all tests, as places are, which begin with nothing in it.
 fn alone() -> MutexGuard<'static, ()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let held = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let held = places::alone();
     close();
     elsewhere(0);
     super::IS_CLOSED.store(false, Ordering::Release);
@@ -306,4 +305,6 @@ fn an_event_never_completes_work_that_its_last_record_was_not_behind() {
     assert!(places.iter().any(|place| places::at(*place).counts().known() > 0), "something was completed");
     assert!(ASKED_OWN.load(Ordering::Relaxed) > 0, "nobody asked for its own");
     (0..EVENTS).for_each(|at| progress::made_event(event(at)));
+    progress::finished_context(CONTEXT);
+    (0..RECORDERS).for_each(|at| progress::made_stream(stream(at)));
 }
