@@ -16,7 +16,8 @@
 //! through all orders of the steps and of the stores behind them. Where the kernel has no such call, and for a thread that
 //! is ending and has no seat, each passer has a barrier.
 //!
-//! One word says all that a call has to look at: [`healthy`] passes while it says nothing but that recovery is on. A
+//! One word says all that a call has to look at: [`healthy`] passes while it says nothing but that recovery is on. It has
+//! a line of the cache to itself, since every call reads it and hardly anything writes it. A
 //! thread that is inside already, because the driver called back, passes without being counted again, or it would wait
 //! for itself. So does one that is in the driver for whoever has closed the gate ([`behind`]): a profiler has the driver
 //! call back in whatever is called.
@@ -51,7 +52,20 @@ const FENCED: u32 = 1 << 2;
 /// There was a recovery: handles are translated, and there may be lost work to tell of.
 const CHANGED: u32 = 1 << 3;
 
-static STATE: AtomicU32 = AtomicU32::new(0);
+#[derive(Debug)]
+#[repr(align(64))]
+struct Alone(AtomicU32);
+
+impl std::ops::Deref for Alone {
+    type Target = AtomicU32;
+
+    #[inline(always)]
+    fn deref(&self) -> &AtomicU32 {
+        &self.0
+    }
+}
+
+static STATE: Alone = Alone(AtomicU32::new(0));
 /// How many are inside that have no seat.
 static UNSEATED: AtomicUsize = AtomicUsize::new(0);
 static CHANGES: Mutex<()> = Mutex::new(());
@@ -88,9 +102,11 @@ pub(crate) fn behind<T>(passer: &Passer, work: impl FnOnce() -> T) -> T {
     impl Drop for Behind<'_> {
         fn drop(&mut self) {
             self.0.is_inside.set(false);
+            self.0.way.set(self.0.seat.get());
         }
     }
     passer.is_inside.set(true);
+    passer.way.set(None);
     let _until_it_is_done = Behind(passer);
     work()
 }
@@ -110,18 +126,21 @@ fn is_closed() -> bool {
     STATE.load(Ordering::SeqCst) & CLOSED != 0
 }
 
-/// What the gate knows of a thread.
+/// What the gate knows of a thread. One that has not been here has zeros alone.
 #[derive(Debug)]
 pub(crate) struct Passer {
     seat: Cell<Option<&'static Seat>>,
+    /// The same while it may be [`healthy`]: not [`behind`] the gate.
+    way: Cell<Option<&'static Seat>>,
     /// It is inside, and went in without a seat or while the gate was not [`healthy`]; or it is [`behind`] the gate.
     is_inside: Cell<bool>,
 }
 
 impl Passer {
     /// A thread that has not been here.
+    #[cfg(test)]
     pub(crate) const fn new() -> Self {
-        Self { seat: Cell::new(None), is_inside: Cell::new(false) }
+        Self { seat: Cell::new(None), way: Cell::new(None), is_inside: Cell::new(false) }
     }
 
     /// Whether this thread is inside already.
@@ -133,12 +152,16 @@ impl Passer {
     /// Has a seat from now on.
     pub(crate) fn sit(&self) {
         if self.seat.get().is_none() {
-            self.seat.set(Some(Seat::take()));
+            let seat = Some(Seat::take());
+            self.seat.set(seat);
+            // One that has come in without a seat goes out first.
+            self.way.set(seat.filter(|_| !self.is_inside.get()));
         }
     }
 
     /// Gives its seat to another thread. It is outside.
     pub(crate) fn stand_up(&self) {
+        self.way.set(None);
         if let Some(seat) = self.seat.take() {
             seat.leave();
         }
@@ -155,19 +178,41 @@ impl Passer {
 #[derive(Debug)]
 pub(crate) struct Healthy(&'static Seat);
 
+impl Healthy {
+    /// The number of the thread's seat.
+    #[inline(always)]
+    pub(crate) fn seat(&self) -> u32 {
+        self.0.number()
+    }
+
+    /// Goes out without a look whether somebody waits for that. Whoever does so goes in by [`enter`] at once, or is in a
+    /// child, and looks when it comes out of there, or finds the gate closed. So the few instructions that precede a
+    /// call have none in which its arguments would have to be saved.
+    #[inline(always)]
+    pub(crate) fn withdraw(self) {
+        self.0.say(Where::Outside);
+        std::mem::forget(self);
+    }
+}
+
 /// Goes in, if the gate is open, there was no recovery yet, and this thread has a seat and is outside. `compiles` says
-/// whether it may be in the driver for as long as a compilation takes.
+/// whether it may be in the driver for as long as a compilation takes. Whoever finds that it must not go in
+/// [withdraws](Healthy::withdraw).
 #[inline(always)]
 pub(crate) fn healthy(passer: &Passer, compiles: bool) -> Option<Healthy> {
-    let seat = passer.seat.get()?;
-    if STATE.load(Ordering::Relaxed) != ARMED || passer.is_inside() {
+    let seat = passer.way.get()?;
+    if seat.is_inside() {
         return None;
     }
     seat.say(if compiles { Where::Compiling } else { Where::Inside });
     compiler_fence(Ordering::SeqCst);
     let pass = Healthy(seat);
-    // Whoever has said that it is inside goes out as everybody does.
-    (STATE.load(Ordering::Relaxed) == ARMED).then_some(pass)
+    // Whoever is inside sees all that was done while the gate was closed.
+    if STATE.load(Ordering::Acquire) == ARMED {
+        return Some(pass);
+    }
+    pass.withdraw();
+    None
 }
 
 impl Drop for Healthy {
@@ -256,6 +301,7 @@ impl Pass<'_> {
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
         self.passer.is_inside.set(false);
+        self.passer.way.set(self.passer.seat.get());
         say(self.seat, false);
         if is_closed() {
             wake();

@@ -9,37 +9,30 @@ use std::cell::{Cell, RefCell};
 use super::{descent::Descent, gate::Passer, names};
 use crate::{cuda::types::CUcontext, process::birth};
 
-/// What is known of a thread, in one place: finding it is what costs in a library that is loaded at run time.
+/// What is known of a thread, in one place: finding it is what costs in a library that is loaded at run time. It begins
+/// with zeros.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Here {
     /// To the gate.
     pub(crate) passer: Passer,
     /// The current context by name, 0 for none.
     current: Cell<usize>,
-    /// In which copy of the driver it has been last.
-    generation: Cell<u64>,
+    /// In which copy of the driver it has been last: that one's number and 1, 0 for none.
+    copy: Cell<u64>,
     /// When it began, in ticks of the kernel; 0 for one that was in the first copy, which was before any recovery.
     born: Cell<u64>,
     /// Up to which recovery it was told of lost work.
     told: Cell<u64>,
-    /// Of whom it comes, if that is known: of those alone that had begun, or have begun others, since work was lost.
-    descent: Cell<Option<Descent>>,
 }
 
-/// The thread has been in no copy.
-const NONE: u64 = u64::MAX;
+/// As many bytes as there are at `mps_shim_here`.
+const SIZE: usize = 64;
+const _: () = assert!(size_of::<Here>() <= SIZE && align_of::<Here>() <= SIZE);
 
 thread_local! {
-    static HERE: Here = const {
-        Here {
-            passer: Passer::new(),
-            current: Cell::new(0),
-            generation: Cell::new(NONE),
-            born: Cell::new(0),
-            told: Cell::new(0),
-            descent: Cell::new(None),
-        }
-    };
+    /// Of whom it comes, if that is known: of those alone that had begun, or have begun others, since work was lost.
+    static DESCENT: Cell<Option<Descent>> = const { Cell::new(None) };
     /// Its end is the thread's.
     static SEATED: Seated = const { Seated };
     /// Contexts by name, the current one last.
@@ -51,48 +44,29 @@ std::arch::global_asm!(
     ".globl mps_shim_here",
     ".hidden mps_shim_here",
     ".type mps_shim_here, @object",
-    ".size mps_shim_here, 8",
-    ".p2align 3",
+    ".size mps_shim_here, {size}",
+    ".balign {size}",
     "mps_shim_here:",
-    ".zero 8",
+    ".zero {size}",
     ".popsection",
+    size = const SIZE,
 );
 
-/// Where this thread's [`HERE`] is, or null before anybody has looked. A library that is preloaded may have a few words at
-/// a place that the loader fixes for all threads, which is found by two instructions; the compiler asks the loader
-/// each time.
+/// Where this thread's is. A library that is preloaded may have a line of the cache at a place that the loader fixes for
+/// all threads, which is found by two instructions; of the compiler's own variables the loader is asked each time.
 #[inline(always)]
-fn known() -> *const Here {
+fn found() -> *const Here {
     let here: *const Here;
-    // SAFETY: reads the thread's own word, of which only `here` below changes anything.
+    // SAFETY: reads where the thread's own variables are, and how far from there this one is.
     unsafe {
         std::arch::asm!(
-            "mov {here}, qword ptr [rip + mps_shim_here@GOTTPOFF]",
-            "mov {here}, qword ptr fs:[{here}]",
+            "mov {here}, qword ptr fs:[0]",
+            "add {here}, qword ptr [rip + mps_shim_here@GOTTPOFF]",
             here = out(reg) here,
-            options(nostack, preserves_flags, readonly)
+            options(pure, readonly, nostack)
         );
     }
     here
-}
-
-/// The same where nobody has looked yet.
-#[cold]
-fn found() -> *const Here {
-    HERE.with(|here| {
-        let here = std::ptr::from_ref(here);
-        // SAFETY: writes the thread's own word.
-        unsafe {
-            std::arch::asm!(
-                "mov {place}, qword ptr [rip + mps_shim_here@GOTTPOFF]",
-                "mov qword ptr fs:[{place}], {here}",
-                place = out(reg) _,
-                here = in(reg) here,
-                options(nostack, preserves_flags)
-            );
-        }
-        here
-    })
 }
 
 /// A thread that has a seat at the gate, and gives it back at its end.
@@ -107,10 +81,15 @@ impl Drop for Seated {
 /// What is known of this thread.
 #[inline(always)]
 pub(crate) fn here<T>(work: impl FnOnce(&Here) -> T) -> T {
-    let known = known();
-    let here = if known.is_null() { found() } else { known };
-    // SAFETY: it has no end of its own, so it lives as long as its thread, which is this one.
-    work(unsafe { &*here })
+    work(own())
+}
+
+/// The same. No other thread can be given it.
+#[inline(always)]
+pub(crate) fn own() -> &'static Here {
+    // SAFETY: it lives as long as its thread, and none of its fields may be shared with another one; zeros, with which it
+    // begins, are no references and the numbers that its fields begin with.
+    unsafe { &*found() }
 }
 
 /// Works on the stack. A thread that is ending has none.
@@ -162,11 +141,11 @@ impl Here {
 
     /// Brings this thread to the copy of this number: its stack is put there.
     pub(crate) fn arrive(&self, generation: u64) {
-        let before = self.generation.replace(generation);
-        if before == generation {
+        let before = self.copy.replace(generation + 1);
+        if before == generation + 1 {
             return;
         }
-        if before == NONE {
+        if before == 0 {
             // One that is ending cannot give a seat back any more.
             if SEATED.try_with(|_| ()).is_ok() {
                 self.passer.sit();
@@ -204,23 +183,23 @@ impl Here {
 
     /// Of whom it comes.
     pub(crate) fn descent(&self) -> Option<Descent> {
-        self.descent.get()
+        DESCENT.get()
     }
 
     /// It comes of a thread that has said so.
     pub(crate) fn comes_of(&self, descent: Descent) {
-        self.descent.set(Some(descent));
+        DESCENT.set(Some(descent));
     }
 
     /// It is the driver's: host functions of all threads run there, so whoever has begun it says nothing.
     pub(crate) fn comes_of_nobody(&self) {
-        self.descent.set(None);
+        DESCENT.set(None);
     }
 
     /// What the thread has that it begins now, the last recovery that has lost work being this one.
     pub(crate) fn begins_another(&self, last: u64) -> Descent {
-        let (own, of_child) = Descent::of_child(self.descent.get(), self.told.get(), last);
-        self.descent.set(Some(own));
+        let (own, of_child) = Descent::of_child(DESCENT.get(), self.told.get(), last);
+        DESCENT.set(Some(own));
         of_child
     }
 }

@@ -40,11 +40,12 @@ pub(crate) fn run<F: Copy>(
     })
 }
 
-/// Whether anything may have to be noted when a call of this function has succeeded.
+/// Whether anything may have to be noted when a call of this function has succeeded. `copies` says whether it is a copy or
+/// a set, and is a constant.
 #[inline(always)]
-pub(crate) fn is_noted(called: &Function) -> bool {
-    // Of copies and sets it is what they write to variables.
-    called.is_active() && (!called.is_copy() || kept::has_variables())
+pub(crate) fn is_noted(called: &Function, copies: bool) -> bool {
+    // Of those it is what they write to variables.
+    (!copies || kept::has_variables()) && called.is_active()
 }
 
 /// What noting a call gives: nothing, or that nothing is kept.

@@ -2,9 +2,17 @@
 //!
 //! Each row of [`functions`](crate::cuda::functions) becomes an exported C function that passes the gate of recoveries,
 //! runs the row's logic inside [`around`](super::around), or calls the driver.
+//!
+//! Of each there are several functions, so that the one that nearly every call takes is short: `entry` goes the shortest way
+//! ([`recovery::quickly`](crate::recovery::quickly)), and has nothing else in it for which its arguments would have to be
+//! saved before the driver is called. `through` is any other way where programs are recovered, `directly` where none are,
+//! and `noted` has the row's logic.
 #![expect(unsafe_code, reason = "C functions that are exported and that call the driver")]
 
+mod aside;
+
 use super::Hook;
+use aside::Aside;
 
 /// In what stands behind `then`: what the driver has written through an argument.
 macro_rules! written {
@@ -38,7 +46,13 @@ macro_rules! export {
     ) => {
         pub(crate) mod $file {
             // The logic of rows is named from here on.
-            use $crate::{cuda::{functions::$file as described, types::*}, *};
+            use $crate::{cuda::{functions::{self, $file as described}, types::*}, *};
+            use $crate::hooks::export::Aside;
+
+            /// Whether they are copies and sets.
+            const COPIES: bool = matches!(functions::Class::$class, functions::Class::Copy);
+            // In some classes nobody asks.
+            const _: bool = COPIES;
 
             export! { @rows $($row)* $($other)* }
         }
@@ -90,63 +104,100 @@ macro_rules! export {
 
         #[cfg_attr(not(test), unsafe(export_name = $symbol))]
         pub(crate) unsafe extern "C" fn entry($($argument: $type),*) -> CUresult {
-            if $crate::recovery::is_armed() {
-                let subject = $crate::cuda::arguments::Subject::default()$(.with($argument))*;
-                // SAFETY: the program's own call, with its own arguments.
-                let made = || unsafe { call($($argument),*) };
-                let answer = $crate::recovery::healthily(
-                    described::$name::EFFECT,
-                    described::$name::COMPILES,
-                    $per_thread,
-                    &subject,
-                    made,
-                );
-                if let Some(answer) = answer
-                    && $crate::cuda::errors::meaning(answer).is_none()
-                {
-                    return answer;
-                }
-                return $crate::recovery::through(&FUNCTION, &subject, answer, &mut |is_renamed| {
-                    if !is_renamed {
-                        // SAFETY: the program's own call, with its own arguments.
-                        return unsafe { call($($argument),*) };
-                    }
-                    let launched = $crate::cuda::arguments::Launched::default()$(.with($argument))*;
-                    $(
-                        let Ok($argument) = $crate::cuda::arguments::Argument::hold($argument, &launched) else {
-                            return $crate::hooks::around::untranslatable(&FUNCTION);
-                        };
-                    )*
-                    launched.end();
-                    // SAFETY: the program's own call, with handles of the driver that lives.
-                    let answer = unsafe { call($(<$type as $crate::cuda::arguments::Argument>::pass(&$argument)),*) };
-                    if answer.is_success() {
-                        $(<$type as $crate::cuda::arguments::Argument>::name_results(&$argument);)*
-                    }
-                    answer
-                });
+            let subject = $crate::cuda::arguments::Subject::default()$(.with($argument))*;
+            let (effect, compiles) = (described::$name::EFFECT, described::$name::COMPILES);
+            let begun = $crate::recovery::quickly(&FUNCTION, effect, compiles, $per_thread, &subject);
+            let Some((address, quick)) = begun else {
+                return match $crate::recovery::is_armed() {
+                    // SAFETY: the program's own call, with its own arguments.
+                    true => unsafe { through(false, CUresult::CUDA_SUCCESS, $($argument),*) },
+                    // SAFETY: as above.
+                    false => unsafe { directly($($argument),*) },
+                };
+            };
+            let aside = Arguments { $($argument: Aside::new(),)* };
+            let _: &Arguments = &aside;
+            $(aside.$argument.put($argument);)*
+            // SAFETY: the address was found under this function's name, whose type this is.
+            let function = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Signature>(address.as_ptr()) };
+            // SAFETY: the program's own call, with its own arguments.
+            let answer = unsafe { of(function, $($argument),*) };
+            quick.end(answer);
+            if answer.is_success() || $crate::cuda::errors::meaning(answer).is_none() {
+                return answer;
             }
+            $(
+                // SAFETY: it was put there above.
+                let $argument = unsafe { aside.$argument.take() };
+            )*
+            // SAFETY: the program's own call, with its own arguments.
+            unsafe { through(true, answer, $($argument),*) }
+        }
+
+        /// The arguments, for a call that is not over when the driver has answered.
+        struct Arguments {
+            $($argument: Aside<$type>,)*
+        }
+
+        /// The call without a gate, since there is no recovery.
+        #[inline(never)]
+        unsafe extern "C" fn directly($($argument: $type),*) -> CUresult {
             // SAFETY: the program's own call, with its own arguments.
             let answer = unsafe { call($($argument),*) };
             $crate::daemon::evidence::hear(answer, $crate::cuda::library::generation());
             answer
         }
 
+        /// The call by another way than the shortest, by which it may have been made and have had this answer.
+        #[cold]
+        #[inline(never)]
+        unsafe extern "C" fn through(is_made: bool, answer: CUresult, $($argument: $type),*) -> CUresult {
+            let answer = is_made.then_some(answer);
+            let subject = $crate::cuda::arguments::Subject::default()$(.with($argument))*;
+            $crate::recovery::through(&FUNCTION, &subject, answer, &mut |is_renamed| {
+                if !is_renamed {
+                    // SAFETY: the program's own call, with its own arguments.
+                    return unsafe { call($($argument),*) };
+                }
+                let launched = $crate::cuda::arguments::Launched::default()$(.with($argument))*;
+                $(
+                    let Ok($argument) = $crate::cuda::arguments::Argument::hold($argument, &launched) else {
+                        return $crate::hooks::around::untranslatable(&FUNCTION);
+                    };
+                )*
+                launched.end();
+                // SAFETY: the program's own call, with handles of the driver that lives.
+                let answer = unsafe { call($(<$type as $crate::cuda::arguments::Argument>::pass(&$argument)),*) };
+                if answer.is_success() {
+                    $(<$type as $crate::cuda::arguments::Argument>::name_results(&$argument);)*
+                }
+                answer
+            })
+        }
+
         /// The call in the handles of the driver that lives.
+        #[inline(always)]
         unsafe extern "C" fn call($($argument: $type),*) -> CUresult {
             let Some(address) = FUNCTION.driver_for_call() else {
                 return CUresult::CUDA_ERROR_STUB_LIBRARY;
             };
             // SAFETY: the address was found under this function's name, whose type this is.
             let function = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Signature>(address.as_ptr()) };
-            export!(@guarded function ($($argument),*) $logic);
-            export!(@counted $name function ($($argument),*) $count);
+            // SAFETY: the program's own call, with its own arguments.
+            unsafe { of(function, $($argument),*) }
+        }
+
+        /// The same of the driver's function.
+        #[inline(always)]
+        unsafe extern "C" fn of(function: Signature, $($argument: $type),*) -> CUresult {
+            export!(@guarded $name function ($($argument: $type),*) $logic);
+            export!(@counted $name function ($($argument: $type),*) $count);
             // SAFETY: the program's own call, with its own arguments.
             unsafe { function($($argument),*) }
         }
     };
-    (@counted $name:ident $function:ident ($($argument:ident),*) []) => {};
-    (@counted $name:ident $function:ident ($($argument:ident),*) [made $reason:ident $out:ident]) => {
+    (@counted $name:ident $function:ident ($($argument:ident: $type:ty),*) []) => {};
+    (@counted $name:ident $function:ident ($($argument:ident: $type:ty),*) [made $reason:ident $out:ident]) => {
         if $crate::process::settings::is_recording() {
             // SAFETY: the program's own call, with its own arguments.
             let answer = unsafe { $function($($argument),*) };
@@ -158,12 +209,14 @@ macro_rules! export {
             return answer;
         }
     };
-    (@counted $name:ident $function:ident ($($argument:ident),*) [made $reason:ident $out:ident $bytes:ident]) => {
-        export!(@guarded $function ($($argument),*) [then $crate::kept::account::lost_range(
+    (
+        @counted $name:ident $function:ident ($($argument:ident: $type:ty),*) [made $reason:ident $out:ident $bytes:ident]
+    ) => {
+        export!(@guarded $name $function ($($argument: $type),*) [then $crate::kept::account::lost_range(
             stringify!($name), $crate::kept::account::Reason::$reason, written!($out), $bytes,
         )]);
     };
-    (@counted $name:ident $function:ident ($($argument:ident),*) [gone $key:ident]) => {
+    (@counted $name:ident $function:ident ($($argument:ident: $type:ty),*) [gone $key:ident]) => {
         if $crate::process::settings::is_recording() {
             // SAFETY: the program's own call, with its own arguments.
             let answer = unsafe { $function($($argument),*) };
@@ -174,9 +227,9 @@ macro_rules! export {
         }
     };
 
-    (@guarded $function:ident $arguments:tt []) => {};
-    (@guarded $function:ident $arguments:tt [then $note:expr]) => {
-        export!(@run ($crate::hooks::around::is_noted(&FUNCTION)) $function $arguments |driver| {
+    (@guarded $name:ident $function:ident $arguments:tt []) => {};
+    (@guarded $name:ident $function:ident $arguments:tt [then $note:expr]) => {
+        export!(@run ($crate::hooks::around::is_noted(&FUNCTION, COPIES)) $function $arguments |driver| {
             let answer = driver.pass();
             if answer.is_success() {
                 $crate::hooks::around::Outcome::outcome($note)?;
@@ -184,18 +237,27 @@ macro_rules! export {
             Ok(answer)
         });
     };
-    (@guarded $function:ident ($($argument:ident),*) [=> $logic:path]) => {
-        export!(@run (FUNCTION.is_active()) $function ($($argument),*) |driver| $logic(driver, $($argument),*));
+    (@guarded $name:ident $function:ident ($($argument:ident: $type:ty),*) [=> $logic:path]) => {
+        export!(
+            @run (FUNCTION.is_active()) $function ($($argument: $type),*) |driver| $logic(driver, $($argument),*)
+        );
     };
-    (@run ($is_run:expr) $function:ident ($($argument:ident),*) $logic:expr) => {
+    (@run ($is_run:expr) $function:ident ($($argument:ident: $type:ty),*) $logic:expr) => {
         if $is_run {
-            return $crate::hooks::around::run(
-                &FUNCTION,
-                $function,
-                $logic,
-                // SAFETY: the program's own call, with its own arguments.
-                |function| unsafe { function($($argument),*) },
-            );
+            /// The same with what this library does about it.
+            #[inline(never)]
+            unsafe extern "C" fn noted($function: Signature, $($argument: $type),*) -> CUresult {
+                $crate::hooks::around::run(
+                    &FUNCTION,
+                    $function,
+                    $logic,
+                    // SAFETY: the program's own call, with its own arguments.
+                    |function| unsafe { function($($argument),*) },
+                )
+            }
+
+            // SAFETY: the program's own call, with its own arguments.
+            return unsafe { noted($function, $($argument),*) };
         }
     };
 }

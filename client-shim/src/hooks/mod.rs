@@ -11,6 +11,9 @@
 //! becomes of a call, and [`mod@export`] makes the entry of it. The library's own functions, `mps_state_…`, are in
 //! [`state`]; it calls the driver through the entries, as the program does. Of libc's functions it has `dlsym`, and
 //! `pthread_create` ([`threads`]).
+//!
+//! A function of which nothing is noted or counted has to be ours only where programs are recovered, since then every call
+//! passes the gate; else lookups give out the driver's own.
 
 mod around;
 #[cfg(test)]

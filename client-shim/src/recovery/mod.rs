@@ -40,7 +40,7 @@ mod together;
 mod told;
 mod variables;
 
-use std::{sync::OnceLock, time::Duration};
+use std::{ffi::c_void, ptr::NonNull, sync::OnceLock, time::Duration};
 
 pub(crate) use crate::cuda::gate::is_armed;
 use crate::{
@@ -94,36 +94,80 @@ extern "C" fn disarm() {
     signals::in_a_child();
 }
 
-/// One call of a hooked function in the ordinary way: nothing was ever recovered, so nothing is translated. `None` where
-/// that is not so, and then `call` was not made. The first three arguments are constants, from which the compiler makes the
-/// few instructions that each function needs.
+/// A call of a hooked function under way by the shortest way: nothing was ever recovered, so nothing is translated, and
+/// there is little to be noted of it.
+#[derive(Debug)]
+pub(crate) struct Quick {
+    given: progress::Quick,
+    _pass: gate::Healthy,
+}
+
+/// Begins such a call: the driver's function, and what is to be told of its end; `None` where it must go another way
+/// ([`through`]). The second to fourth argument are constants, from which the compiler makes the few instructions that each function needs.
 #[inline(always)]
-pub(crate) fn healthily(
+pub(crate) fn quickly(
+    called: &Function,
     effect: Effect,
     compiles: bool,
     is_per_thread: bool,
     subject: &Subject,
-    call: impl FnOnce() -> CUresult,
+) -> Option<(NonNull<c_void>, Quick)> {
+    if !progress::may_be_quick(effect) {
+        return None;
+    }
+    let here = threads::own();
+    let pass = gate::healthy(&here.passer, compiles)?;
+    // Inside, where nobody exchanges it.
+    let Some(address) = called.known_for_call() else {
+        pass.withdraw();
+        return None;
+    };
+    let Some(given) = progress::begin_quickly(effect, is_per_thread, subject, here.current(), pass.seat()) else {
+        pass.withdraw();
+        return None;
+    };
+    Some((address, Quick { given, _pass: pass }))
+}
+
+impl Quick {
+    /// It has come back with this answer.
+    #[inline(always)]
+    pub(crate) fn end(self, answer: CUresult) {
+        self.given.end(answer);
+    }
+}
+
+/// One call in the ordinary way: nothing was ever recovered, so nothing is translated. `None` where that is not so, and
+/// then `call` was not made.
+fn healthily(
+    here: &Here,
+    called: &Function,
+    subject: &Subject,
+    call: &mut dyn FnMut(bool) -> CUresult,
 ) -> Option<CUresult> {
-    threads::here(|here| {
-        let _pass = gate::healthy(&here.passer, compiles)?;
-        let given = progress::begin_healthy(effect, is_per_thread, subject, here.current(), here.passer.seat());
-        let answer = call();
-        given.end(answer);
-        Some(answer)
-    })
+    let pass = gate::healthy(&here.passer, called.compiles())?;
+    let given = progress::begin_healthy(called.effect(), called.is_per_thread(), subject, here.current(), pass.seat());
+    let answer = call(false);
+    given.end(answer);
+    Some(answer)
 }
 
 /// One call of a hooked function, with names for handles if `call` is told so. It has this answer already if it was made
-/// [`healthily`].
-#[cold]
+/// [`quickly`].
+#[inline(never)]
 pub(crate) fn through(
     called: &'static Function,
     subject: &Subject,
     answer: Option<CUresult>,
     call: &mut dyn FnMut(bool) -> CUresult,
 ) -> CUresult {
-    threads::here(|here| pass(here, called, subject, answer, call))
+    threads::here(|here| {
+        let answer = answer.or_else(|| healthily(here, called, subject, call));
+        match answer {
+            Some(answer) if errors::meaning(answer).is_none() => answer,
+            _ => pass(here, called, subject, answer, call),
+        }
+    })
 }
 
 /// One call that is in no table of ours: of a function of which nobody knows what it takes. It passes the gate, and if it
@@ -164,6 +208,7 @@ fn pass_aside(here: &Here, call: &mut dyn FnMut() -> CUresult) {
     }
 }
 
+#[cold]
 fn pass(
     here: &Here,
     called: &'static Function,

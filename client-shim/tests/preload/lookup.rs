@@ -134,29 +134,41 @@ fn a_function_that_is_not_hooked_keeps_the_drivers_address() {
     assert!(ran.said(&["cuGetProcAddress: passed on: the function asked for is not hooked"]), "{ran:?}");
 }
 
-/// Runs `lookup <way>` with memory to be kept.
-fn look_up_keeping(way: &str) -> Ran {
+/// Runs `lookup <way>` with so much to be kept, and with recoveries or without.
+fn look_up_keeping(way: &str, keep: &str, replay: &str) -> Ran {
     let lab = Lab::new();
     let lookup = lab.lookup();
     let plain = run(lab.plain(&lookup).arg(way));
-    let preloaded = run(lab.preloaded(&lookup).arg(way).env("MPS_SHIM_LOG", "1").env("MPS_SHIM_KEEP", "memory"));
+    let mut command = lab.preloaded(&lookup);
+    command.arg(way).env("MPS_SHIM_LOG", "1").env("MPS_SHIM_KEEP", keep).env("MPS_SHIM_REPLAY", replay);
+    let preloaded = run(&mut command);
     assert_eq!(preloaded.stdout, plain.stdout, "the program cannot tell");
     preloaded
 }
 
 #[test]
-fn with_memory_to_be_kept_every_function_is_found_in_the_library() {
-    let ran = look_up_keeping("unhooked");
+fn where_programs_are_recovered_every_function_is_found_in_the_library() {
+    let ran = look_up_keeping("unhooked", "state", "in-place");
     assert_eq!(ran.stdout, "unhooked same 13000\n");
     assert!(ran.said(&["cuDriverGetVersion: found by dlsym"]), "{ran:?}");
     assert!(ran.said(&["cuDriverGetVersion: found by cuGetProcAddress"]), "{ran:?}");
-    let missing = look_up_keeping("missing");
+    let missing = look_up_keeping("missing", "state", "in-place");
     assert_eq!(missing.stdout, "missing 500 0 1 dlerror\n");
 }
 
 #[test]
+fn a_function_of_which_nothing_is_noted_keeps_the_drivers_address_where_nothing_is_recovered() {
+    for keep in ["memory", "state"] {
+        let ran = look_up_keeping("unhooked", keep, "");
+        assert_eq!(ran.stdout, "unhooked same 13000\n");
+        assert!(ran.said(&["cuGetProcAddress: passed on: the function asked for is not hooked"]), "{ran:?}");
+        assert!(!ran.said(&["cuDriverGetVersion"]), "{ran:?}");
+    }
+}
+
+#[test]
 fn the_variant_for_a_default_stream_of_each_thread_is_a_function_of_its_own() {
-    let ran = look_up_keeping("per-thread");
+    let ran = look_up_keeping("per-thread", "state", "in-place");
     assert_eq!(ran.stdout, "per-thread 600 0 same\n");
     assert!(ran.said(&["cuStreamQuery: found by cuGetProcAddress"]), "{ran:?}");
     assert!(ran.said(&["cuStreamQuery_ptsz: found by cuGetProcAddress"]), "{ran:?}");

@@ -12,17 +12,20 @@ use std::process::Command;
 
 /// How many instructions more a call may run with `MPS_SHIM_REPLAY=in-place` than without the library: with the one that
 /// is released, and with a build for debugging. What the simulated driver does varies by about a hundred.
-const MOST: [(&str, u64, u64); 7] = [
-    ("launch", 350, 2000),
-    ("record", 350, 4800),
-    ("event query", 260, 6500),
-    ("query", 180, 3000),
-    ("copy", 350, 1500),
-    ("current context", 80, 1000),
-    ("value of a context", 160, 2000),
+const MOST: [(&str, u64, u64); 8] = [
+    ("launch", 270, 2400),
+    ("record", 200, 4200),
+    ("event query", 130, 6400),
+    ("wait for an event", 160, 1700),
+    ("query", 110, 3000),
+    ("copy", 270, 2100),
+    ("current context", 40, 1000),
+    ("value of a context", 50, 1100),
 ];
 /// Calls for which the simulated driver runs the same instructions each time.
 const STEADY: [&str; 4] = ["event query", "query", "current context", "value of a context"];
+/// Of these the calls of which nothing is noted but for recoveries, found by name: the last one is of a private table.
+const NOT_NOTED: [&str; 3] = ["event query", "query", "current context"];
 
 /// The instructions of each kind of call; why they cannot be counted here.
 fn counted(sim: &Sim, prepare: impl FnOnce(&mut Command)) -> Result<BTreeMap<String, u64>, Skipped> {
@@ -50,6 +53,12 @@ fn compared(subject: &Subject) -> Result<(), Skipped> {
     })?;
     for call in STEADY {
         assert_eq!(alone[call], plain[call], "{call}: with nothing asked for the library is not in the way");
+    }
+    let kept = counted(&sim, |command| {
+        command.env("LD_PRELOAD", shim::library()).env("MPS_SHIM_KEEP", "state");
+    })?;
+    for call in NOT_NOTED {
+        assert_eq!(kept[call], plain[call], "{call}: where nothing is recovered the library is not in the way");
     }
     let ready = counted(&sim, |command| {
         command.env("LD_PRELOAD", shim::library()).env("MPS_SHIM_KEEP", "state").env("MPS_SHIM_REPLAY", "in-place");

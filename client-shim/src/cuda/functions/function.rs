@@ -20,6 +20,8 @@ pub(crate) struct Function {
     effect: Effect,
     /// Whether the default stream is the thread's own.
     is_per_thread: bool,
+    /// Whether our function does nothing but to pass calls on, unless they pass the gate of recoveries.
+    is_plain: bool,
     /// The driver's own function, or [`MISSING`]. Its library is never unloaded. Once known it changes only when
     /// another copy of the driver takes over, while nobody is inside one.
     driver: AtomicPtr<c_void>,
@@ -38,7 +40,7 @@ const MISSING: *mut c_void = ptr::without_provenance_mut(1);
 
 impl Function {
     /// One whose driver's function is still unknown. `name` ends in NUL.
-    pub(crate) const fn new(name: &'static str, class: Class, effect: Effect) -> Self {
+    pub(crate) const fn new(name: &'static str, class: Class, effect: Effect, is_plain: bool) -> Self {
         let is_per_thread = is_for_threads(name.as_bytes());
         let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else {
             panic!("the rows' macro ends every name in NUL");
@@ -48,6 +50,7 @@ impl Function {
             class,
             effect,
             is_per_thread,
+            is_plain,
             driver: AtomicPtr::new(ptr::null_mut()),
             spare: AtomicPtr::new(ptr::null_mut()),
         }
@@ -60,12 +63,8 @@ impl Function {
 
     /// Whether our function is handed out in the driver's place: it does something, or its answers are listened to.
     pub(crate) fn is_handed_out(&self) -> bool {
-        self.is_active() || (self.class.tells_of_errors() && settings::is_telling_of_faults())
-    }
-
-    /// Whether it is a copy or a set.
-    pub(crate) fn is_copy(&self) -> bool {
-        self.class == Class::Copy
+        (self.is_active() && (!self.is_plain || settings::is_replaying()))
+            || (self.class.tells_of_errors() && settings::is_telling_of_faults())
     }
 
     /// Its name.
@@ -137,8 +136,14 @@ impl Function {
     /// The driver's own function for a call of it, which loads the driver if need be; `None` if there is no driver.
     #[inline(always)]
     pub(crate) fn driver_for_call(&self) -> Option<NonNull<c_void>> {
+        self.known_for_call().or_else(|| self.driver_for_first_call())
+    }
+
+    /// The same where it is known.
+    #[inline(always)]
+    pub(crate) fn known_for_call(&self) -> Option<NonNull<c_void>> {
         let known = self.driver.load(Ordering::Acquire);
-        if known.addr() > MISSING.addr() { NonNull::new(known) } else { self.driver_for_first_call() }
+        if known.addr() > MISSING.addr() { NonNull::new(known) } else { None }
     }
 
     #[cold]

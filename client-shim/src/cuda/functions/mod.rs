@@ -89,18 +89,27 @@ macro_rules! describe {
                 /// Whether the driver may compile in it.
                 pub(crate) const COMPILES: bool = Class::$class.compiles();
 
+                /// Whether nothing of it is noted or counted, and nothing done in its place.
+                const IS_PLAIN: bool = {
+                    let done: &[&str] = &[
+                        $(stringify!($reason),)? $(stringify!($key),)? $(stringify!($note),)? $(stringify!($logic),)?
+                    ];
+                    done.is_empty()
+                };
+
                 pub(crate) static FUNCTION: Function =
-                    Function::new(concat!(stringify!($name), "\0"), Class::$class, EFFECT);
+                    Function::new(concat!(stringify!($name), "\0"), Class::$class, EFFECT, IS_PLAIN);
 
                 $(
                     /// The same with the thread's own default stream.
                     pub(crate) mod per_thread {
-                        use super::{Class, EFFECT, Function};
+                        use super::{Class, EFFECT, Function, IS_PLAIN};
 
                         pub(crate) static FUNCTION: Function = Function::new(
                             concat!(stringify!($name), stringify!($variant), "\0"),
                             Class::$class,
                             EFFECT,
+                            IS_PLAIN,
                         );
                     }
                 )?

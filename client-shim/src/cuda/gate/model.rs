@@ -1,5 +1,6 @@
-//! The gate's protocol in all orders: what [`healthy`](super::healthy), its end, [`close`](super::close) and
-//! [`wait`](super::closed::Closed::wait) do, step by step, on processors whose stores are seen later than they are made.
+//! The gate's protocol in all orders: what [`healthy`](super::healthy), its end, [`withdraw`](super::Healthy::withdraw) and
+//! [`enter`](super::enter) after it, [`close`](super::close) and [`wait`](super::closed::Closed::wait) do, step by step, on
+//! processors whose stores are seen later than they are made.
 //!
 //! That is what x86 does (total store order): a store waits in its thread's buffer, first in, first out; the thread
 //! itself reads it from there, and all others when it has left the buffer. A barrier, or an instruction that is locked,
@@ -22,6 +23,8 @@ enum Without {
     SecondLook,
     /// The look when somebody goes in.
     FirstLook,
+    /// The second way in of whoever has withdrawn.
+    Entering,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +33,10 @@ enum Passing {
     Outside,
     Said,
     Inside,
+    /// It has found the gate closed, and said without a look that it is outside.
+    Withdrawn,
+    /// It goes in by the longer way, with a barrier, and has said so.
+    Entering,
     /// About to say that it is outside.
     Leaving,
     Left,
@@ -97,12 +104,26 @@ impl State {
                 next.buffers[at].push_back(true);
                 Passing::Said
             }
-            // It would wait until the gate is open, and is not followed any further.
             Passing::Said if self.is_closed && without != Without::FirstLook => {
+                next.buffers[at].push_back(false);
+                Passing::Withdrawn
+            }
+            Passing::Said => Passing::Inside,
+            Passing::Withdrawn if without == Without::Entering => {
+                next.left[at] -= 1;
+                Passing::Outside
+            }
+            Passing::Withdrawn => {
+                next.buffers[at].push_back(true);
+                next.see(at);
+                Passing::Entering
+            }
+            // It would wait until the gate is open, and is not followed any further.
+            Passing::Entering if self.is_closed => {
                 next.left[at] -= 1;
                 Passing::Leaving
             }
-            Passing::Said => Passing::Inside,
+            Passing::Entering => Passing::Inside,
             Passing::Inside => {
                 next.left[at] -= 1;
                 Passing::Leaving
@@ -199,5 +220,7 @@ fn in_every_order_nobody_is_inside_a_closed_gate_and_whoever_waits_is_woken() {
 fn each_step_of_the_gate_is_needed() {
     assert!(explored(Without::Barrier).0.contains(&Wrong::Met));
     assert!(explored(Without::FirstLook).0.contains(&Wrong::Met));
-    assert_eq!(explored(Without::SecondLook).0, BTreeSet::from([Wrong::NeverWoken]));
+    for without in [Without::SecondLook, Without::Entering] {
+        assert_eq!(explored(without).0, BTreeSet::from([Wrong::NeverWoken]), "{without:?}");
+    }
 }

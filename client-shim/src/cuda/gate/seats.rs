@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "publishes seats by their addresses")]
 
 use std::{
+    num::NonZeroU32,
     ptr,
     sync::{
         Mutex, PoisonError,
@@ -31,7 +32,7 @@ pub(super) struct Seat {
     thread: AtomicU8,
     is_taken: AtomicBool,
     /// From 1.
-    number: u32,
+    number: NonZeroU32,
     /// The one that was made before it.
     next: Option<&'static Seat>,
 }
@@ -73,7 +74,7 @@ impl Seat {
             return left;
         }
         let next = last();
-        let number = next.map_or(0, |seat| seat.number) + 1;
+        let number = next.map_or(NonZeroU32::MIN, |seat| seat.number.saturating_add(1));
         let (thread, is_taken) = (AtomicU8::new(Where::Outside as u8), AtomicBool::new(true));
         let seat = Box::leak(Box::new(Self { thread, is_taken, number, next }));
         LAST.store(seat, Ordering::SeqCst);
@@ -88,7 +89,7 @@ impl Seat {
 
     #[inline(always)]
     pub(super) fn number(&self) -> u32 {
-        self.number
+        self.number.get()
     }
 
     /// Whether its thread has said so. For that thread.

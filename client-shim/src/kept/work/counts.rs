@@ -7,8 +7,16 @@
 //! last one, whose numbers are changed by locked instructions.
 //!
 //! How far work had come at some time is a [`Mark`], with a number for each lane.
+//!
+//! Most streams are given work by one thread alone, which has the first lane. As long as no other lane was ever used
+//! nobody looks at them. That is said before another lane's first number is raised. Whoever does not see it yet does not see
+//! that work either, and says nothing of it; and whoever has a mark with a number of another lane has it from somebody
+//! who has seen that number, and thus sees what was said before it.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::{
+    hint::cold_path,
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+};
 
 /// Threads that have a lane of their own.
 const OWNERS: usize = 3;
@@ -38,9 +46,12 @@ pub(super) struct Given {
 }
 
 #[derive(Debug)]
+#[repr(C)]
 struct Lane {
     /// Its thread's seat.
     owner: AtomicU32,
+    /// Of the first lane: any other one may have been used.
+    is_one_of_many: AtomicBool,
     /// How many pieces of work there were, and, from [`ON_ITS_WAY`] on, how many calls with one are in the driver.
     given: AtomicU64,
     /// Of the common lane: up to which piece of work all calls had come back.
@@ -50,12 +61,29 @@ struct Lane {
 
 /// A stream's numbers.
 #[derive(Debug)]
+#[repr(transparent)]
 pub(super) struct Counts([Lane; LANES]);
+
+/// A piece of work that a thread gives in a lane of its own.
+#[derive(Debug)]
+pub(super) struct Piece {
+    lane: &'static Lane,
+    number: u64,
+}
+
+impl Piece {
+    /// Its call has come back ([`Counts::came_back`]).
+    #[inline(always)]
+    pub(super) fn came_back(&self, is_given: bool) {
+        self.lane.given.store(self.number - u64::from(!is_given), Ordering::Release);
+    }
+}
 
 impl Lane {
     const fn new() -> Self {
         Self {
             owner: AtomicU32::new(NOBODY),
+            is_one_of_many: AtomicBool::new(false),
             given: AtomicU64::new(0),
             settled: AtomicU64::new(0),
             completed: AtomicU64::new(0),
@@ -68,6 +96,35 @@ impl Lane {
 
     fn completed(&self) -> u64 {
         self.completed.load(Ordering::Acquire)
+    }
+
+    /// A call of its thread begins, which has no other one on its way here; the number of what it gives.
+    #[inline(always)]
+    fn give(&self) -> u64 {
+        let before = self.given.load(Ordering::Relaxed);
+        self.given.store(before + ON_ITS_WAY + 1, Ordering::Release);
+        before + 1
+    }
+
+    /// Up to which piece of work all calls have come back. Not for the common lane.
+    #[inline(always)]
+    fn come_back(&self) -> u64 {
+        let given = self.given.load(Ordering::Acquire);
+        if given / ON_ITS_WAY == 0 {
+            given
+        } else {
+            // Its thread has one call on its way.
+            cold_path();
+            given % ON_ITS_WAY - 1
+        }
+    }
+
+    /// It is known to have come so far. Nearly always that is known already.
+    #[inline(always)]
+    fn complete(&self, number: u64) {
+        if self.completed() < number {
+            self.completed.fetch_max(number, Ordering::AcqRel);
+        }
     }
 }
 
@@ -116,7 +173,36 @@ impl Counts {
         let claimed = owned
             .iter()
             .position(|lane| lane.owner.compare_exchange(NOBODY, seat, Ordering::AcqRel, Ordering::Acquire).is_ok());
+        if claimed != Some(0) {
+            self.is_used_by_many();
+        }
         claimed.unwrap_or(COMMON)
+    }
+
+    /// Another lane than the first one is about to be used.
+    fn is_used_by_many(&self) {
+        self.0[0].is_one_of_many.store(true, Ordering::Release);
+    }
+
+    /// Whether one may have been.
+    #[inline(always)]
+    fn is_of_many(&self) -> bool {
+        self.0[0].is_one_of_many.load(Ordering::Relaxed)
+    }
+
+    /// The same as [`Self::give`] for a thread that has a lane of its own already.
+    #[inline(always)]
+    pub(super) fn give_in_own(&'static self, seat: u32) -> Option<Piece> {
+        if seat == NOBODY {
+            return None;
+        }
+        let [first, others @ .., _common] = &self.0;
+        if first.owner.load(Ordering::Relaxed) == seat {
+            return Some(Piece { lane: first, number: first.give() });
+        }
+        cold_path();
+        let lane = others.iter().find(|lane| lane.owner.load(Ordering::Relaxed) == seat)?;
+        Some(Piece { lane, number: lane.give() })
     }
 
     /// A call with another piece of work begins, on the thread with this seat. It has no other one on its way here.
@@ -126,14 +212,13 @@ impl Counts {
         if lane == COMMON {
             return self.give_in_common();
         }
-        let given = &self.0[lane].given;
-        let before = given.load(Ordering::Relaxed);
-        given.store(before + ON_ITS_WAY + 1, Ordering::Release);
-        Given { lane, number: before + 1, waits_for: before + 1 }
+        let number = self.0[lane].give();
+        Given { lane, number, waits_for: number }
     }
 
     #[inline(never)]
     fn give_in_common(&self) -> Given {
+        self.is_used_by_many();
         let lane = &self.0[COMMON];
         let before = lane.given.fetch_add(ON_ITS_WAY + 1, Ordering::AcqRel);
         let number = before % ON_ITS_WAY + 1;
@@ -166,19 +251,42 @@ impl Counts {
     /// Up to which pieces of work the stream has them for sure.
     #[inline(always)]
     pub(super) fn settled(&self) -> Mark {
+        if self.is_of_many() { self.settled_by_many() } else { Mark([self.0[0].come_back(), 0, 0, 0]) }
+    }
+
+    /// Without a call: a call's arguments are in registers meanwhile.
+    #[inline(always)]
+    fn settled_by_many(&self) -> Mark {
         let mut mark = [0; LANES];
-        for (at, lane) in self.0.iter().enumerate() {
-            let given = lane.given.load(Ordering::Acquire);
-            mark[at] = if given < ON_ITS_WAY {
-                given
-            } else if at == COMMON {
-                lane.settled.load(Ordering::Acquire)
-            } else {
-                // Its thread has one call on its way.
-                given % ON_ITS_WAY - 1
-            };
+        for (at, lane) in self.0[..OWNERS].iter().enumerate() {
+            mark[at] = lane.come_back();
         }
+        let common = &self.0[COMMON];
+        let given = common.given.load(Ordering::Acquire);
+        mark[COMMON] = if given < ON_ITS_WAY { given } else { common.settled.load(Ordering::Acquire) };
         Mark(mark)
+    }
+
+    /// The same as far as it needs one number alone.
+    #[inline(always)]
+    pub(super) fn settled_by_one(&self) -> Option<u64> {
+        if self.is_of_many() { None } else { Some(self.0[0].come_back()) }
+    }
+
+    /// It is known to have come so far.
+    #[inline(always)]
+    pub(super) fn complete_by_one(&self, number: u64) {
+        self.0[0].complete(number);
+    }
+
+    /// Notes up to which pieces of work the stream has them for sure.
+    #[inline(always)]
+    pub(super) fn note_settled(&self, noted: &Noted) {
+        if self.is_of_many() {
+            noted.note(&self.settled_by_many());
+        } else {
+            noted.note(&Mark([self.0[0].come_back(), 0, 0, 0]));
+        }
     }
 
     /// The same, and the piece itself, if it ends before its call does.
@@ -191,11 +299,23 @@ impl Counts {
     /// It is known to have come so far.
     #[inline(always)]
     pub(super) fn complete(&self, mark: &Mark) {
-        for (lane, number) in self.0.iter().zip(mark.0) {
-            // Nearly always that is known already.
-            if lane.completed() < number {
-                lane.completed.fetch_max(number, Ordering::AcqRel);
-            }
+        self.0[0].complete(mark.0[0]);
+        if self.is_of_many() {
+            self.complete_of_many(mark);
+        }
+    }
+
+    #[inline(never)]
+    fn complete_of_many(&self, mark: &Mark) {
+        self.0.iter().zip(mark.0).for_each(|(lane, number)| lane.complete(number));
+    }
+
+    /// The same where a mark is noted that nobody changes.
+    #[inline(always)]
+    pub(super) fn complete_noted(&self, noted: &Noted) {
+        self.0[0].complete(noted.0[0].load(Ordering::Relaxed));
+        if self.is_of_many() {
+            self.complete_of_many(&noted.read());
         }
     }
 
@@ -292,6 +412,29 @@ mod tests {
     }
 
     #[test]
+    fn other_lanes_are_looked_at_as_soon_as_one_is_used() {
+        for others in [5, 0] {
+            let counts: &'static Counts = Box::leak(Box::new(Counts::none()));
+            assert!(counts.give_in_own(7).is_none() && counts.give_in_own(0).is_none(), "nobody has a lane");
+            counts.came_back(counts.give(7), true);
+            let piece = counts.give_in_own(7).expect("it has one");
+            assert_eq!((counts.settled(), counts.is_on_its_way()), (super::Mark([1, 0, 0, 0]), true));
+            piece.came_back(false);
+            assert_eq!(counts.submitted(), 1, "what is refused is no work");
+            counts.give_in_own(7).expect("it has one").came_back(true);
+            assert!(!counts.is_of_many());
+            let given = counts.give(others);
+            assert!(counts.is_of_many());
+            counts.came_back(given, true);
+            let noted = super::Noted::none();
+            counts.note_settled(&noted);
+            assert_eq!(noted.read(), counts.settled());
+            counts.complete_noted(&noted);
+            assert_eq!((counts.known(), counts.open()), (3, 0));
+        }
+    }
+
+    #[test]
     fn a_lane_is_one_threads_and_all_others_share_the_last() {
         let counts = Counts::none();
         let lanes: Vec<usize> = (1..=5).map(|seat| counts.give(seat).lane).collect();
@@ -315,9 +458,18 @@ mod tests {
             .map(|thread| {
                 thread::spawn(move || {
                     for number in 1..=PIECES {
-                        let piece = counts.give(u32::try_from(thread).unwrap());
-                        GIVEN[thread].store(number, Ordering::Release);
-                        counts.came_back(piece, true);
+                        let seat = u32::try_from(thread).unwrap();
+                        match counts.give_in_own(seat) {
+                            Some(piece) => {
+                                GIVEN[thread].store(number, Ordering::Release);
+                                piece.came_back(true);
+                            }
+                            None => {
+                                let piece = counts.give(seat);
+                                GIVEN[thread].store(number, Ordering::Release);
+                                counts.came_back(piece, true);
+                            }
+                        }
                     }
                 })
             })

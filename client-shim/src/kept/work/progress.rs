@@ -20,7 +20,7 @@
 mod healthy;
 mod lost;
 
-pub(crate) use healthy::begin_healthy;
+pub(crate) use healthy::{Quick, begin_healthy, begin_quickly, may_be_quick};
 pub(crate) use lost::lose;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -264,7 +264,11 @@ impl Call {
             Effect::FinishesEvent if is_success && self.place.is_some() => {
                 let is_still = match self.record {
                     Record::Numbered(record) => events(|events| events.is_still(self.event, record)),
-                    Record::Seen(seen) => seen.is_still(self.event),
+                    // A record that the lock was taken for may have come meanwhile.
+                    Record::Seen(seen) => {
+                        let is_elsewhere = || recorded::is_elsewhere() && events(|events| events.has(self.event));
+                        seen.is_still(self.event) && !is_elsewhere()
+                    }
                 };
                 if is_still {
                     self.place().into_iter().for_each(|place| place.counts().complete(&self.mark));

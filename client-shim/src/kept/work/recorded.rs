@@ -2,8 +2,8 @@
 //!
 //! The first threads that record events have a bank of slots each, by their seats at the gate. In a slot its thread
 //! alone writes behind which work it has recorded an event; its *turn* is odd while that call is in the driver, and grows
-//! with each record. Anybody may end what a slot says, under the lock of [`Events`]: what was written up to the turn
-//! `over` counts no longer.
+//! with each record. Anybody may end what the slots of an event say, under the lock of [`Events`]: what was written up to
+//! the turn `over` counts no longer. Before the first of them is ended all are marked ([`ENDING`]).
 //!
 //! | who | does |
 //! |---|---|
@@ -16,15 +16,29 @@
 //! knows which was the last, until one takes a slot while none records it. An answer of the driver that shows a record comes after
 //! the turn was raised for it: whoever looks again sees that, as stores are seen in their order (x86), or by
 //! the driver's own barriers.
+//!
+//! What had come and is over again by the second look is not missed either. Whoever ends another slot's word, or takes
+//! an event out of [`Events`], has marked and ended the asked slot first, whose thread is in no record; so `over` is
+//! looked at once more behind all else, and has to be what it was. If its thread was in a record then, whoever found
+//! that has noted in [`Events`] that nobody knows the last one.
+//!
+//! A thread that asks for an event that it has recorded itself therefore looks at the others only once, when the driver has
+//! answered ([`Asked`]): its slot's turn cannot change meanwhile, and what others have of the event cannot go.
+#![expect(unsafe_code, reason = "reads addresses of places, which are static")]
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::{
+    hint::cold_path,
+    ptr,
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+};
 
 use super::{
     counts::Noted,
     events::{Behind, Events},
+    places::{self, Place},
 };
 
 /// Threads with a bank.
@@ -32,12 +46,16 @@ const BANKS: usize = 4;
 const SETS: usize = 128;
 /// Slots in which an event may be.
 const WAYS: usize = 4;
+/// What a turn is raised by. It is odd, as that is called here, while it is an odd number of these.
+const STEP: u64 = 2;
+/// Added to `over` while what slots say of the event is being ended.
+const ENDING: u64 = 1;
 /// No event, no thread.
 const FREE: usize = 0;
 const NOBODY: u32 = 0;
-/// In a place's stead: the event is behind nothing, or nobody knows what it is behind.
-const NOTHING: usize = usize::MAX;
-const UNKNOWN: usize = usize::MAX - 1;
+/// In a place's stead: the event is behind nothing, or nobody knows what it is behind. No place has these addresses.
+const NOTHING: *mut Place = ptr::without_provenance_mut(1);
+const UNKNOWN: *mut Place = ptr::null_mut();
 
 /// What one thread has noted of an event.
 #[derive(Debug)]
@@ -46,7 +64,7 @@ struct Slot {
     event: AtomicUsize,
     turn: AtomicU64,
     over: AtomicU64,
-    place: AtomicUsize,
+    place: AtomicPtr<Place>,
     mark: Noted,
 }
 
@@ -75,6 +93,7 @@ pub(super) struct Recording {
 pub(super) struct Seen {
     slot: &'static Slot,
     turn: u64,
+    over: u64,
     pub(super) behind: Behind,
 }
 
@@ -88,58 +107,85 @@ pub(super) enum Look {
     Several,
 }
 
+#[inline(always)]
+fn is_odd(turn: u64) -> bool {
+    turn & STEP != 0
+}
+
 impl Slot {
     const fn new() -> Self {
         Self {
             event: AtomicUsize::new(FREE),
             turn: AtomicU64::new(0),
             over: AtomicU64::new(0),
-            place: AtomicUsize::new(UNKNOWN),
+            place: AtomicPtr::new(UNKNOWN),
             mark: Noted::none(),
         }
+    }
+
+    /// What is over, as it stands there.
+    #[inline(always)]
+    fn over(&self) -> u64 {
+        self.over.load(Ordering::Acquire)
     }
 
     /// Its turn, if it counts.
     #[inline(always)]
     fn counting(&self) -> Option<u64> {
         let turn = self.turn.load(Ordering::Acquire);
-        (turn > self.over.load(Ordering::Acquire)).then_some(turn)
+        (turn > self.over()).then_some(turn)
+    }
+
+    /// The place of the work that the event is behind, whose numbers are noted beside it.
+    #[inline(always)]
+    fn place(&self) -> Result<&'static Place, Behind> {
+        let place = self.place.load(Ordering::Relaxed);
+        if place.addr() > NOTHING.addr() {
+            // SAFETY: no other addresses are stored than those of places, which are static.
+            return Ok(unsafe { &*place });
+        }
+        Err(if place == NOTHING { Behind::Nothing } else { Behind::Unknown })
     }
 
     /// What was noted at this turn, which is even; `None` if it is another turn by now.
     #[inline(always)]
     fn read(&'static self, event: usize, turn: u64) -> Option<Seen> {
-        let behind = match self.place.load(Ordering::Relaxed) {
-            UNKNOWN => Behind::Unknown,
-            NOTHING => Behind::Nothing,
-            place => Behind::Work(place, self.mark.read()),
+        let over = self.over();
+        if over & ENDING != 0 {
+            return None;
+        }
+        let behind = match self.place() {
+            Ok(place) => Behind::Work(places::number(place), self.mark.read()),
+            Err(behind) => behind,
         };
         fence(Ordering::Acquire);
         let is_same = self.turn.load(Ordering::Relaxed) == turn && self.event.load(Ordering::Relaxed) == event;
-        is_same.then_some(Seen { slot: self, turn, behind })
+        is_same.then_some(Seen { slot: self, turn, over, behind })
     }
 
     /// Nothing counts that was written so far, unless a record is on its way: whether one is. For whoever holds the lock.
     fn end(&self) -> bool {
-        let Some(turn) = self.counting() else { return false };
-        let is_on_its_way = turn % 2 == 1;
-        if !is_on_its_way {
-            self.over.store(turn, Ordering::Release);
-        }
+        let over = self.over() & !ENDING;
+        let Some(turn) = self.counting() else {
+            self.over.store(over, Ordering::Release);
+            return false;
+        };
+        let is_on_its_way = is_odd(turn);
+        self.over.store(if is_on_its_way { over } else { turn }, Ordering::Release);
         is_on_its_way
     }
 
     /// Nothing counts that was written so far, or by a record that is on its way. For whoever holds the lock.
     fn end_all(&self) {
-        if let Some(turn) = self.counting() {
-            self.over.store(turn + turn % 2, Ordering::Release);
-        }
+        let over = self.over() & !ENDING;
+        let turn = self.counting().map_or(over, |turn| if is_odd(turn) { turn + STEP } else { turn });
+        self.over.store(turn, Ordering::Release);
     }
 
     /// It is this event's from now on, with a record on its way. For its thread, which holds the lock.
     fn take(&'static self, event: usize) -> Recording {
-        let before = self.turn.load(Ordering::Relaxed).max(self.over.load(Ordering::Relaxed));
-        let turn = (before + 1) | 1;
+        let before = self.turn.load(Ordering::Relaxed).max(self.over() & !ENDING);
+        let turn = if is_odd(before) { before + 2 * STEP } else { before + STEP };
         self.turn.store(turn, Ordering::Relaxed);
         fence(Ordering::Release);
         self.event.store(event, Ordering::Release);
@@ -162,23 +208,35 @@ impl Bank {
 
     #[inline(always)]
     fn find(&self, event: usize) -> Option<&Slot> {
-        self.set(event).iter().find(|slot| slot.event.load(Ordering::Acquire) == event)
+        let [first, others @ ..] = self.set(event);
+        if first.event.load(Ordering::Acquire) == event {
+            return Some(first);
+        }
+        cold_path();
+        others.iter().find(|slot| slot.event.load(Ordering::Acquire) == event)
     }
 }
 
-/// The bank of the thread with this seat.
+/// The bank that the thread with this seat has.
 #[inline(always)]
-fn bank(seat: u32) -> Option<&'static Bank> {
-    if seat != NOBODY && ALL[0].owner.load(Ordering::Relaxed) == seat { Some(&ALL[0]) } else { other_bank(seat) }
-}
-
-#[inline(never)]
-fn other_bank(seat: u32) -> Option<&'static Bank> {
+fn own_bank(seat: u32) -> Option<&'static Bank> {
     if seat == NOBODY {
         return None;
     }
-    let own = ALL.iter().find(|bank| bank.owner.load(Ordering::Relaxed) == seat);
-    own.or_else(|| {
+    let [first, others @ ..] = &ALL;
+    if first.owner.load(Ordering::Relaxed) == seat {
+        return Some(first);
+    }
+    cold_path();
+    others.iter().find(|bank| bank.owner.load(Ordering::Relaxed) == seat)
+}
+
+/// The same, or one that it has from now on.
+fn bank(seat: u32) -> Option<&'static Bank> {
+    if seat == NOBODY {
+        return None;
+    }
+    own_bank(seat).or_else(|| {
         ALL.iter().find(|bank| bank.owner.compare_exchange(NOBODY, seat, Ordering::AcqRel, Ordering::Acquire).is_ok())
     })
 }
@@ -195,9 +253,9 @@ pub(super) fn begin(event: usize, seat: u32) -> Option<Recording> {
     if is_elsewhere() {
         return None;
     }
-    let slot = bank(seat)?.find(event)?;
-    let turn = slot.counting()? + 1;
-    if turn % 2 == 0 {
+    let slot = own_bank(seat)?.find(event)?;
+    let turn = slot.counting()? + STEP;
+    if !is_odd(turn) {
         return None;
     }
     slot.turn.store(turn, Ordering::Relaxed);
@@ -229,12 +287,78 @@ impl Recording {
             Behind::Nothing => NOTHING,
             Behind::Work(place, mark) => {
                 self.slot.mark.note(&mark);
-                place
+                ptr::from_ref(places::at(place)).cast_mut()
             }
         };
         self.slot.place.store(place, Ordering::Relaxed);
-        self.slot.turn.store(self.turn + 1, Ordering::Release);
+        self.slot.turn.store(self.turn + STEP, Ordering::Release);
     }
+
+    /// It is behind what was given here so far, if it succeeds. Nobody reads that before the turn is raised again.
+    #[inline(always)]
+    pub(super) fn note(&self, place: &'static Place) {
+        place.counts().note_settled(&self.slot.mark);
+        self.slot.place.store(ptr::from_ref(place).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// It has come back, and that holds, or nobody knows what the event is behind.
+    #[inline(always)]
+    pub(super) fn end_noted(self, is_known: bool) {
+        if !is_known {
+            self.slot.place.store(UNKNOWN, Ordering::Relaxed);
+        }
+        self.slot.turn.store(self.turn + STEP, Ordering::Release);
+    }
+}
+
+/// A question about an event of which the thread that asks has a slot.
+#[derive(Debug)]
+pub(super) struct Asked {
+    slot: &'static Slot,
+    over: u64,
+    event: usize,
+}
+
+/// A question begins, on the thread with this seat. Where [`Events`] may know more of the event it is none of these.
+#[inline(always)]
+pub(super) fn ask(event: usize, seat: u32) -> Option<Asked> {
+    if is_elsewhere() {
+        return None;
+    }
+    let slot = own_bank(seat)?.find(event)?;
+    let (over, turn) = (slot.over(), slot.turn.load(Ordering::Relaxed));
+    // Where another thread has recorded it since, that one's slot says more. A thread is in no record while it asks, unless
+    // the driver calls back.
+    if turn <= over || is_odd(turn) || over & ENDING != 0 {
+        return None;
+    }
+    Some(Asked { slot, over, event })
+}
+
+impl Asked {
+    /// The event has come: so has all that it is known to be behind.
+    #[inline(always)]
+    pub(super) fn has_come(&self) {
+        // What is over is looked at last.
+        if is_elsewhere() || (has_others() && self.is_of_others()) || self.slot.over() != self.over {
+            return;
+        }
+        if let Ok(place) = self.slot.place() {
+            place.counts().complete_noted(&self.slot.mark);
+        }
+    }
+
+    /// Whether another thread's slot says something of the event, or this one's nothing any more.
+    #[inline(never)]
+    fn is_of_others(&self) -> bool {
+        !matches!(look(self.event), Look::One(seen) if ptr::eq(seen.slot, self.slot))
+    }
+}
+
+/// Whether more than one thread has a bank. They are taken one after the other.
+#[inline(always)]
+fn has_others() -> bool {
+    ALL[1].owner.load(Ordering::Acquire) != NOBODY
 }
 
 /// What slots say of an event. Whoever finds one has not asked [`Events`].
@@ -243,7 +367,7 @@ pub(super) fn look(event: usize) -> Look {
     let mut found = Look::Nobody;
     for slot in banks().filter_map(|bank| bank.find(event)) {
         let Some(turn) = slot.counting() else { continue };
-        let seen = if turn % 2 == 0 { slot.read(event, turn) } else { None };
+        let seen = if is_odd(turn) { None } else { slot.read(event, turn) };
         found = match (found, seen) {
             (Look::Nobody, Some(seen)) => Look::One(seen),
             _ => return Look::Several,
@@ -267,19 +391,27 @@ impl Seen {
     /// Whether slots still say this alone.
     #[inline(always)]
     pub(super) fn is_still(&self, event: usize) -> bool {
-        matches!(look(event), Look::One(now) if now.turn == self.turn && std::ptr::eq(now.slot, self.slot))
+        let is_alone = matches!(look(event), Look::One(now) if now.turn == self.turn && ptr::eq(now.slot, self.slot));
+        // What is over is looked at last.
+        is_alone && self.slot.over() == self.over
     }
+}
+
+/// Slots of an event, marked: what they say is about to be ended. The lock of [`Events`] is held.
+fn marked(event: usize) -> impl Iterator<Item = &'static Slot> {
+    let slots = move || banks().filter_map(move |bank| bank.find(event));
+    slots().for_each(|slot| slot.over.store(slot.over() | ENDING, Ordering::Release));
+    slots()
 }
 
 /// What slots say of an event is over, but for a record on its way: whether there is one. The lock of [`Events`] is held.
 pub(super) fn end(event: usize) -> bool {
-    let slots = banks().filter_map(|bank| bank.find(event));
-    slots.map(Slot::end).filter(|is_on_its_way| *is_on_its_way).count() > 0
+    marked(event).map(Slot::end).filter(|is_on_its_way| *is_on_its_way).count() > 0
 }
 
 /// What slots say of an event is over: it has ended, or a new one has its handle. The lock of [`Events`] is held.
 pub(super) fn end_for_good(event: usize) {
-    banks().filter_map(|bank| bank.find(event)).for_each(Slot::end_all);
+    marked(event).for_each(Slot::end_all);
 }
 
 /// Everything is noted in [`Events`] from now on: what slots say of each event. The gate is closed.
@@ -290,7 +422,7 @@ pub(super) fn close() -> Vec<(usize, Behind)> {
         .filter_map(|slot| {
             let turn = slot.counting()?;
             let event = slot.event.load(Ordering::Acquire);
-            let seen = slot.read(event, turn).filter(|_| turn % 2 == 0);
+            let seen = slot.read(event, turn).filter(|_| !is_odd(turn));
             slot.end_all();
             Some((event, seen.map_or(Behind::Unknown, |seen| seen.behind)))
         })

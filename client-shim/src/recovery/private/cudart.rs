@@ -58,8 +58,13 @@ pub(super) fn our_queries(index: usize) -> Option<*mut c_void> {
 }
 
 /// Loads a module by `load`, which writes its handle to `module`, and notes what it was loaded from.
-fn loading(module: *mut CUmodule, image: *const c_void, is_plain: bool, load: impl Fn() -> CUresult) -> CUresult {
-    passing(|| {
+fn loading(
+    module: *mut CUmodule,
+    image: *const c_void,
+    is_plain: bool,
+    load: impl Fn() -> CUresult + Copy,
+) -> CUresult {
+    passing(move || {
         let answer = load();
         if answer.is_success() && !module.is_null() {
             // SAFETY: the driver has just written there.
@@ -111,7 +116,7 @@ unsafe extern "C" fn module_from(
 }
 
 unsafe extern "C" fn primary(context: *mut CUcontext, device: c_int) -> CUresult {
-    passing(|| {
+    passing(move || {
         // SAFETY: as above.
         let theirs = unsafe { theirs::<Primary>(CUDART, PRIMARY) };
         // SAFETY: as above.
@@ -151,7 +156,7 @@ pub(in super::super) fn primary_of(device: c_int) -> Result<CUcontext, (&'static
 }
 
 unsafe extern "C" fn check(context: CUcontext, first: *mut c_uint, second: *mut *const c_void) -> CUresult {
-    passing(|| {
+    passing(move || {
         // SAFETY: as above.
         let theirs = unsafe { theirs::<Check>(CHECKS, CHECK) };
         // SAFETY: as above.
@@ -160,7 +165,7 @@ unsafe extern "C" fn check(context: CUcontext, first: *mut c_uint, second: *mut 
 }
 
 unsafe extern "C" fn query(context: CUcontext, number: *mut u64) -> CUresult {
-    passing(|| {
+    passing(move || {
         // SAFETY: as above.
         let theirs = unsafe { theirs::<Query>(QUERIES, QUERY) };
         // SAFETY: as above.

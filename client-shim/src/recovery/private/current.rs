@@ -31,7 +31,7 @@ pub(super) fn ours(index: usize) -> Option<*mut c_void> {
 }
 
 unsafe extern "C" fn set(context: CUcontext) -> CUresult {
-    passing(|| {
+    passing(move || {
         // SAFETY: the place's type.
         let theirs = unsafe { theirs::<Set>(CURRENT, SET) };
         let context = to_driver(context);
@@ -46,7 +46,7 @@ unsafe extern "C" fn set(context: CUcontext) -> CUresult {
 }
 
 unsafe extern "C" fn get(context: *mut CUcontext) -> CUresult {
-    passing(|| {
+    passing(move || {
         // SAFETY: the place's type.
         let theirs = unsafe { theirs::<Get>(CURRENT, GET) };
         // SAFETY: the program's call with the program's argument.

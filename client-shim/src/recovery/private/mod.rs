@@ -191,16 +191,26 @@ pub(crate) fn hand_out(
 }
 
 /// One call of a private function by the program, which gives no work and waits for none.
-fn passing(mut call: impl FnMut() -> CUresult) -> CUresult {
+#[inline(always)]
+fn passing(call: impl FnMut() -> CUresult + Copy) -> CUresult {
+    let (function, subject) = (&cuGetExportTable::FUNCTION, Subject::default());
+    let Some((_, quick)) = recovery::quickly(function, Effect::None, false, false, &subject) else {
+        return through(None, call);
+    };
+    let mut own = call;
+    let answer = own();
+    quick.end(answer);
+    if errors::meaning(answer).is_none() { answer } else { through(Some(answer), call) }
+}
+
+/// The same by another way than the shortest, by which it may have had this answer.
+#[cold]
+#[inline(never)]
+fn through(answer: Option<CUresult>, mut call: impl FnMut() -> CUresult) -> CUresult {
     if !recovery::is_armed() {
         return call();
     }
-    let subject = Subject::default();
-    let answer = recovery::healthily(Effect::None, false, false, &subject, &mut call);
-    match answer {
-        Some(answer) if errors::meaning(answer).is_none() => answer,
-        _ => recovery::through(&cuGetExportTable::FUNCTION, &subject, answer, &mut |_| call()),
-    }
+    recovery::through(&cuGetExportTable::FUNCTION, &Subject::default(), answer, &mut |_| call())
 }
 
 /// The driver's function in a place of a table.

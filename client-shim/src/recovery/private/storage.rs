@@ -69,7 +69,7 @@ unsafe extern "C" fn put(
     value: *mut c_void,
     callback: Option<Callback>,
 ) -> CUresult {
-    passing(|| {
+    passing(move || {
         // SAFETY: the place's type.
         let theirs = unsafe { theirs::<Put>(STORAGE, PUT) };
         let noted = unpanicked(|| {
@@ -94,7 +94,7 @@ unsafe extern "C" fn put(
 }
 
 unsafe extern "C" fn delete(context: CUcontext, key: *mut c_void) -> CUresult {
-    passing(|| {
+    passing(move || {
         let name = unpanicked(|| named(context).filter(|_| kept::is_on())).flatten();
         // SAFETY: the place's type.
         let theirs = unsafe { theirs::<Delete>(STORAGE, DELETE) };
@@ -108,7 +108,7 @@ unsafe extern "C" fn delete(context: CUcontext, key: *mut c_void) -> CUresult {
 }
 
 unsafe extern "C" fn get(value: *mut *mut c_void, context: CUcontext, key: *mut c_void) -> CUresult {
-    passing(|| {
+    passing(move || {
         // SAFETY: the place's type.
         let theirs = unsafe { theirs::<Get>(STORAGE, GET) };
         // SAFETY: the program's call with the program's arguments.

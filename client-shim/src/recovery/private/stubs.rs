@@ -54,6 +54,7 @@ pub(super) fn address(stub: usize) -> *mut c_void {
 }
 
 /// Where a stub leads.
+#[inline(always)]
 pub(super) fn target(stub: usize) -> *mut c_void {
     SLOTS[stub].load(Ordering::Acquire)
 }

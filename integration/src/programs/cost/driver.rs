@@ -53,6 +53,7 @@ pub(super) fn open() -> Result<Calls, GpuError> {
     let synchronize = function!(library, cuCtxSynchronize())?;
 
     let kernel = spin(library)?;
+    let (mapped, registered) = (mapped(library)?, registered(library)?);
     let (mut stream, mut event, mut memory, mut pinned) = (0, 0, 0, ptr::null_mut());
     checked("cuStreamCreate", make_stream(&raw mut stream, NON_BLOCKING))?;
     checked("cuEventCreate", make_event(&raw mut event, WITHOUT_TIMING))?;
@@ -70,6 +71,9 @@ pub(super) fn open() -> Result<Calls, GpuError> {
             ("wait for an event", Box::new(move || wait(stream, event, 0))),
             ("query", Box::new(move || query(stream))),
             ("copy", Box::new(move || copy(memory, pinned, COPIED, stream))),
+            // As the library makes of all device memory, and of all pinned memory.
+            ("copy to mapped memory", Box::new(move || copy(mapped, pinned, COPIED, stream))),
+            ("copy from registered memory", Box::new(move || copy(memory, registered, COPIED, stream))),
             (
                 "allocation and free",
                 Box::new(move || {
@@ -130,6 +134,38 @@ fn opened(library: Library) -> Result<usize, GpuError> {
     checked("cuDevicePrimaryCtxRetain", retain(&raw mut context, ordinal))?;
     checked("cuCtxSetCurrent", enter(context))?;
     Ok(context)
+}
+
+/// Device memory that is mapped, and can be exported.
+fn mapped(library: Library) -> Result<u64, GpuError> {
+    /// A granule of every device.
+    const SIZE: usize = 2 << 20;
+    /// `CUmemLocation` of the first device, and `CUmemAllocationProp` of pinned memory there with a descriptor.
+    const DEVICE: [c_int; 2] = [1, 0];
+    const PROPERTIES: [c_int; 8] = [1, 1, DEVICE[0], DEVICE[1], 0, 0, 0, 0];
+    /// `CUmemAccessDesc`: it may be read and written there.
+    const ACCESS: [c_int; 3] = [DEVICE[0], DEVICE[1], 3];
+    let create = function!(library, cuMemCreate(*mut u64, usize, *const c_int, u64))?;
+    let reserve = function!(library, cuMemAddressReserve(*mut u64, usize, usize, u64, u64))?;
+    let map = function!(library, cuMemMap(u64, usize, usize, u64, u64))?;
+    let allow = function!(library, cuMemSetAccess(u64, usize, *const c_int, usize))?;
+    let (mut handle, mut address) = (0, 0);
+    checked("cuMemCreate", create(&raw mut handle, SIZE, PROPERTIES.as_ptr(), 0))?;
+    checked("cuMemAddressReserve", reserve(&raw mut address, SIZE, 0, 0, 0))?;
+    checked("cuMemMap", map(address, SIZE, 0, handle, 0))?;
+    checked("cuMemSetAccess", allow(address, SIZE, ACCESS.as_ptr(), 1))?;
+    Ok(address)
+}
+
+/// Memory of this program's own that is pinned.
+fn registered(library: Library) -> Result<*mut c_void, GpuError> {
+    const PAGE: usize = 4096;
+    let register = function!(library, cuMemHostRegister_v2(*mut c_void, usize, c_uint))?;
+    let pages = vec![0_u8; 2 * PAGE].leak();
+    let begin = pages.as_ptr().align_offset(PAGE);
+    let page: *mut c_void = pages[begin..begin + PAGE].as_mut_ptr().cast();
+    checked("cuMemHostRegister", register(page, PAGE, 0))?;
+    Ok(page)
 }
 
 /// The kernel that takes as long as it is told.

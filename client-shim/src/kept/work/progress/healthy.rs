@@ -1,19 +1,128 @@
-//! The short way of a call while nothing was ever lost: whoever gives a stream work, waits for it, or
+//! The short ways of a call while nothing was ever lost: whoever gives a stream work, waits for it, or
 //! records an event there, needs its place alone.
+//!
+//! The shortest one ([`Quick`]) is for a thread that has been here with the same stream or event before. It is compiled
+//! into each of the driver's functions, so what it does is little: any other call begins by [`begin_healthy`].
 
-use super::{Call, LEGACY_STREAM, PER_THREAD_STREAM, begin, events};
+use super::{Call, PER_THREAD_STREAM, begin, events};
 use crate::{
     cuda::{arguments::Subject, functions::Effect, result::CUresult},
     kept::{
         objects::has_capture,
         work::{
-            counts::{Given, Mark},
+            counts::{Given, Mark, Piece},
             events::Behind,
             places::{self, LEGACY, Place},
-            recorded::{self, Look, Recording, Seen},
+            recorded::{self, Asked, Look, Recording, Seen},
         },
     },
 };
+
+/// A call under way that needs the fewest notes.
+#[derive(Debug)]
+pub(crate) struct Quick(Shortest);
+
+#[derive(Debug)]
+enum Shortest {
+    /// None.
+    Plain,
+    /// It gives a piece of work.
+    Gives(Piece),
+    /// It waits here, for so much of the work of one thread alone, or of many.
+    Waits(&'static Place, u64),
+    WaitsForMany(&'static Place, Mark),
+    /// It records an event behind what was given in a stream, unless one is captured.
+    Records(Recording),
+    /// It asks for an event that its thread has recorded.
+    Asks(Asked),
+}
+
+/// Whether a call with this effect may be a [`Quick`] one.
+pub(crate) const fn may_be_quick(effect: Effect) -> bool {
+    matches!(
+        effect,
+        Effect::None
+            | Effect::ReadsEvents
+            | Effect::WaitsForEvent
+            | Effect::Submits
+            | Effect::Launches
+            | Effect::FinishesStream
+            | Effect::RecordsEvent
+            | Effect::FinishesEvent
+    )
+}
+
+/// The place of the stream that a call is about, if it is found at once.
+#[inline(always)]
+fn place(is_per_thread: bool, subject: &Subject, context: usize) -> Option<&'static Place> {
+    let stream = subject.stream.unwrap_or(0);
+    let name = if stream > PER_THREAD_STREAM {
+        stream
+    } else if stream == PER_THREAD_STREAM || is_per_thread || context == 0 {
+        return None;
+    } else {
+        context | LEGACY
+    };
+    places::find_at_once(name)
+}
+
+/// Begins a call by the shortest way, if it can go there; nothing is noted otherwise. The first two arguments are
+/// constants, from which the compiler makes the few instructions that each function needs.
+#[inline(always)]
+pub(crate) fn begin_quickly(
+    effect: Effect,
+    is_per_thread: bool,
+    subject: &Subject,
+    context: usize,
+    seat: u32,
+) -> Option<Quick> {
+    let way = match effect {
+        Effect::None | Effect::ReadsEvents | Effect::WaitsForEvent => Shortest::Plain,
+        Effect::Submits | Effect::Launches if subject.event == 0 => {
+            Shortest::Gives(place(is_per_thread, subject, context)?.counts().give_in_own(seat)?)
+        }
+        Effect::FinishesStream => {
+            let place = place(is_per_thread, subject, context)?;
+            match place.counts().settled_by_one() {
+                Some(number) => Shortest::Waits(place, number),
+                None => Shortest::WaitsForMany(place, place.counts().settled()),
+            }
+        }
+        Effect::RecordsEvent if !has_capture() => {
+            let place = place(is_per_thread, subject, context)?;
+            let recording = recorded::begin(subject.event, seat)?;
+            recording.note(place);
+            Shortest::Records(recording)
+        }
+        Effect::FinishesEvent => Shortest::Asks(recorded::ask(subject.event, seat)?),
+        Effect::Submits
+        | Effect::Launches
+        | Effect::RecordsEvent
+        | Effect::SubmitsMany
+        | Effect::SubmitsElsewhere
+        | Effect::CopiesToHost
+        | Effect::FinishesContext
+        | Effect::RecordsEventElsewhere
+        | Effect::EndsEvent
+        | Effect::EndsStream => return None,
+    };
+    Some(Quick(way))
+}
+
+impl Quick {
+    /// Notes how it ended.
+    #[inline(always)]
+    pub(crate) fn end(self, answer: CUresult) {
+        match self.0 {
+            Shortest::Gives(piece) => piece.came_back(answer.is_success()),
+            Shortest::Waits(place, number) if answer.is_success() => place.counts().complete_by_one(number),
+            Shortest::WaitsForMany(place, mark) if answer.is_success() => place.counts().complete(&mark),
+            Shortest::Records(recording) => recording.end_noted(answer.is_success() && !has_capture()),
+            Shortest::Asks(asked) if answer.is_success() => asked.has_come(),
+            Shortest::Plain | Shortest::Waits(..) | Shortest::WaitsForMany(..) | Shortest::Asks(_) => {}
+        }
+    }
+}
 
 /// A call under way, in a process without any doubt.
 #[derive(Debug)]
@@ -37,9 +146,7 @@ enum Way {
     Other(Call),
 }
 
-/// The same as [`begin`] for a process in which nothing is in doubt: most calls are noted in a few instructions. The
-/// first two arguments are constants.
-#[inline(always)]
+/// The same as [`begin`] for a process in which nothing is in doubt: most calls are noted without a lock.
 pub(crate) fn begin_healthy(
     effect: Effect,
     is_per_thread: bool,
@@ -47,15 +154,7 @@ pub(crate) fn begin_healthy(
     context: usize,
     seat: u32,
 ) -> Healthy {
-    let place = || {
-        let name = match subject.stream.unwrap_or(0) {
-            0 | LEGACY_STREAM if is_per_thread || context == 0 => return None,
-            0 | LEGACY_STREAM => context | LEGACY,
-            PER_THREAD_STREAM => return None,
-            name => name,
-        };
-        places::find_at_once(name)
-    };
+    let place = || place(is_per_thread, subject, context);
     match effect {
         Effect::None | Effect::ReadsEvents | Effect::WaitsForEvent => return Healthy(Way::Plain),
         Effect::Submits | Effect::Launches if subject.event == 0 => {
@@ -109,7 +208,6 @@ fn begin_anew(event: usize, seat: u32) -> Option<Recording> {
 
 impl Healthy {
     /// Notes how it ended.
-    #[inline(always)]
     pub(crate) fn end(self, answer: CUresult) {
         match self.0 {
             Way::Plain => {}
@@ -129,6 +227,7 @@ impl Healthy {
                 if let Behind::Work(at, mark) = seen.behind
                     && answer.is_success()
                     && seen.is_still(event)
+                    && !recorded::is_elsewhere()
                 {
                     places::at(at).counts().complete(&mark);
                 }

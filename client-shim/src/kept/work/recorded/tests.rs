@@ -1,6 +1,6 @@
 use std::{
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -14,14 +14,13 @@ use crate::{
         counts::{Counts, Mark},
         events::{Behind, Events},
         places,
-        progress::{self, begin_healthy},
+        progress::{self, begin_healthy, begin_quickly},
     },
 };
 
-/// Slots are one table for all tests, which begin with nothing in it.
+/// Slots are one table for all tests, as places are, which begin with nothing in it.
 fn alone() -> MutexGuard<'static, ()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let held = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let held = places::alone();
     close();
     elsewhere(0);
     super::IS_CLOSED.store(false, Ordering::Release);
@@ -144,6 +143,71 @@ fn what_finds_no_slot_is_left_to_the_others_and_all_is_when_work_was_lost() {
     assert!(!record(&mut events, known, SEATS[0], work(2)) && close().is_empty());
 }
 
+#[test]
+fn a_thread_that_asks_for_its_own_record_knows_it_unless_anybody_else_has_recorded_the_event_since() {
+    const CONTEXT: usize = 0x7e00;
+    let _held = alone();
+    // No place that another test counts in: its numbers go on.
+    let (event, stream) = (EVENT + 0x4000, 0x8_2000);
+    let at = places::take(stream, || CONTEXT);
+    let own = Subject { stream: Some(stream), event, ..Subject::default() };
+    let launched = |seat| {
+        let subject = Subject { event: 0, ..own };
+        match begin_quickly(Effect::Launches, false, &subject, CONTEXT, seat) {
+            Some(call) => call.end(CUresult::CUDA_SUCCESS),
+            None => begin_healthy(Effect::Launches, false, &subject, CONTEXT, seat).end(CUresult::CUDA_SUCCESS),
+        }
+    };
+    let recorded = |seat, answer| match begin_quickly(Effect::RecordsEvent, false, &own, CONTEXT, seat) {
+        Some(call) => call.end(answer),
+        None => begin_healthy(Effect::RecordsEvent, false, &own, CONTEXT, seat).end(answer),
+    };
+    let ask = |seat| begin_quickly(Effect::FinishesEvent, false, &own, CONTEXT, seat);
+    let known = || places::at(at).counts().known();
+    let [first, second] = [SEATS[0], SEATS[1]];
+    assert!(ask(first).is_none(), "it has recorded nothing");
+    for round in 1..=2 {
+        launched(first);
+        recorded(first, CUresult::CUDA_SUCCESS);
+        ask(first).expect("its own").end(CUresult::CUDA_ERROR_UNKNOWN);
+        assert_eq!(known(), round - 1, "the event has not come");
+        ask(first).expect("its own").end(CUresult::CUDA_SUCCESS);
+        assert_eq!(known(), round);
+    }
+    // A record that fails has left the event as it was, or not.
+    launched(first);
+    recorded(first, CUresult::CUDA_ERROR_UNKNOWN);
+    ask(first).expect("its own").end(CUresult::CUDA_SUCCESS);
+    assert_eq!(known(), 2);
+    // Another thread records it while this one asks, whose word is over, and gives work in another lane.
+    recorded(first, CUresult::CUDA_SUCCESS);
+    let asked = ask(first).expect("its own");
+    launched(second);
+    recorded(second, CUresult::CUDA_SUCCESS);
+    asked.end(CUresult::CUDA_SUCCESS);
+    assert_eq!((known(), ask(first).is_none()), (2, true), "the other one's record says more");
+    ask(second).expect("its own").end(CUresult::CUDA_SUCCESS);
+    assert_eq!(known(), 4, "of both lanes");
+    // The lock is taken for it while this one asks.
+    launched(second);
+    recorded(second, CUresult::CUDA_SUCCESS);
+    let asked = ask(second).expect("its own");
+    elsewhere(1);
+    asked.end(CUresult::CUDA_SUCCESS);
+    assert_eq!((known(), ask(second).is_none()), (4, true));
+    elsewhere(0);
+    // Both say something: nobody knows which was the last.
+    let late = super::bank(first).and_then(|bank| bank.find(event)).expect("it had a slot").take(event);
+    let asked = ask(second).expect("its own");
+    late.end(Behind::Nothing);
+    asked.end(CUresult::CUDA_SUCCESS);
+    assert_eq!(known(), 4);
+    progress::made_event(event);
+    assert!(ask(first).is_none() && ask(second).is_none());
+    progress::finished_context(CONTEXT);
+    progress::made_stream(stream);
+}
+
 /// Threads that record events and threads that ask for them, through the way of a call, with a driver that knows which
 /// record of an event was the last. What a success of the driver's completes must have been shown.
 #[test]
@@ -157,16 +221,36 @@ fn an_event_never_completes_work_that_its_last_record_was_not_behind() {
     static DRIVER: [AtomicU64; EVENTS] = [const { AtomicU64::new(0) }; EVENTS];
     /// How much of each one's work a success has shown to be done.
     static SHOWN: [AtomicU64; RECORDERS] = [const { AtomicU64::new(0) }; RECORDERS];
-    /// Questions so far.
+    /// Questions so far, and those of threads for what they have recorded themselves.
     static ASKED: AtomicU64 = AtomicU64::new(0);
+    static ASKED_OWN: AtomicU64 = AtomicU64::new(0);
     static IS_OVER: AtomicBool = AtomicBool::new(false);
     let _held = alone();
     let event = |at: usize| EVENT + 0x8000 + at * 0x40;
     let stream = |at: usize| 0x9_0000 + at * 0x10;
-    let run = |effect: Effect, subject: Subject, seat: u32, in_driver: &dyn Fn()| {
-        let call = begin_healthy(effect, false, &subject, CONTEXT, seat);
-        in_driver();
-        call.end(CUresult::CUDA_SUCCESS);
+    let run = |effect: Effect, subject: Subject, seat: u32, in_driver: &dyn Fn()| match begin_quickly(
+        effect, false, &subject, CONTEXT, seat,
+    )
+    .ok_or(effect)
+    {
+        Ok(call) => {
+            in_driver();
+            call.end(CUresult::CUDA_SUCCESS);
+            if seat != 0 && effect == Effect::FinishesEvent {
+                ASKED_OWN.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Err(effect) => {
+            let call = begin_healthy(effect, false, &subject, CONTEXT, seat);
+            in_driver();
+            call.end(CUresult::CUDA_SUCCESS);
+        }
+    };
+    // What a success shows.
+    let show = |at: usize| {
+        let last = DRIVER[at].load(Ordering::SeqCst);
+        let (who, number) = ((last >> 32) as usize, last & u64::from(u32::MAX));
+        SHOWN[who].fetch_max(number, Ordering::SeqCst);
     };
     let begun = Instant::now();
     // Each has a place.
@@ -191,6 +275,9 @@ fn an_event_never_completes_work_that_its_last_record_was_not_behind() {
                                 DRIVER[at].store(last, Ordering::SeqCst);
                             }),
                         }
+                        if number % 3 == 0 {
+                            run(Effect::FinishesEvent, subject, SEATS[me], &|| show(at));
+                        }
                     }
                 })
             })
@@ -202,11 +289,7 @@ fn an_event_never_completes_work_that_its_last_record_was_not_behind() {
                 while !IS_OVER.load(Ordering::Acquire) {
                     at = (at + 1) % EVENTS;
                     let subject = Subject { event: event(at), ..Subject::default() };
-                    run(Effect::FinishesEvent, subject, 0, &|| {
-                        let last = DRIVER[at].load(Ordering::SeqCst);
-                        let (who, number) = ((last >> 32) as usize, last & u64::from(u32::MAX));
-                        SHOWN[who].fetch_max(number, Ordering::SeqCst);
-                    });
+                    run(Effect::FinishesEvent, subject, 0, &|| show(at));
                     ASKED.fetch_add(1, Ordering::Relaxed);
                     for (who, place) in places.iter().enumerate() {
                         let completed = places::at(*place).counts().known();
@@ -220,5 +303,8 @@ fn an_event_never_completes_work_that_its_last_record_was_not_behind() {
         IS_OVER.store(true, Ordering::Release);
     });
     assert!(places.iter().any(|place| places::at(*place).counts().known() > 0), "something was completed");
+    assert!(ASKED_OWN.load(Ordering::Relaxed) > 0, "nobody asked for its own");
     (0..EVENTS).for_each(|at| progress::made_event(event(at)));
+    progress::finished_context(CONTEXT);
+    (0..RECORDERS).for_each(|at| progress::made_stream(stream(at)));
 }
