@@ -1,5 +1,7 @@
 //! What a context's death, or end, takes from those who wait for its events.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::{Shared, is_used, shared, slot::Slot};
 use crate::cuda::result::CUresult;
 
@@ -38,6 +40,7 @@ pub(crate) fn recovered(lost: Option<CUresult>) {
     if !is_used() {
         return;
     }
+    GIVEN_UP.store(0, Ordering::SeqCst);
     shared(|shared| match lost {
         Some(error) => {
             shared.lose(None, error);
@@ -51,9 +54,21 @@ pub(crate) fn recovered(lost: Option<CUresult>) {
     });
 }
 
+/// The error by which the program does not go on; 0 while it does.
+static GIVEN_UP: AtomicU32 = AtomicU32::new(0);
+
 /// It does not go on, now or for good. Nobody else is to wait for that.
 pub(crate) fn given_up(error: CUresult) {
     if is_used() {
+        GIVEN_UP.store(error.0, Ordering::SeqCst);
         lose(None, error);
+    }
+}
+
+/// A record is there, for everybody: by a thread that was on its way when it was given up, perhaps.
+pub(super) fn published() {
+    let error = GIVEN_UP.load(Ordering::SeqCst);
+    if error != 0 {
+        lose(None, CUresult(error));
     }
 }

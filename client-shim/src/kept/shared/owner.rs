@@ -272,6 +272,7 @@ pub(crate) fn record(exported: &Exported, stream: CUstream, is_per_thread: bool)
     if answer.is_success() {
         watch::settle_later(slot, number);
         slot.publish(number);
+        loss::published();
     } else if exported.last.compare_exchange(number, number - 1, Ordering::AcqRel, Ordering::Acquire).is_err() {
         // Another thread has the next number, and nobody will write this one.
         loss::skip(slot, number, answer);

@@ -133,7 +133,7 @@ impl Slot {
 
     /// The record is there, for everybody.
     pub(super) fn publish(self, number: u64) {
-        self.word(RECORDED).fetch_max(number, Ordering::AcqRel);
+        self.word(RECORDED).fetch_max(number, Ordering::SeqCst);
     }
 
     /// Records up to this one are to be believed when they have come.

@@ -16,14 +16,14 @@
 //! | `harm` | has the context die by a kernel in another stream |
 //! | `obstruct`, `reset` | has something that no recovery makes again, or ends the context |
 //! | `misuse` | does with the event what is refused, and says with which codes |
-//! | `recoveries`, `way` | how often it has gone on with another copy of the driver, and in which way the last time |
+//! | `recoveries`, `way`, `refused` | how often it has gone on with another copy of the driver, in which way the last time, and whether it ever was not to |
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
 use super::{handle_of, opened, parsed, text_of};
 use crate::programs::checker::KERNELS;
 use crate::programs::gpu::{Argument, Gpu, GpuError, Kernel, Stream, initialise};
 use crate::programs::memory_probe::{allocate, check};
-use crate::programs::replay_probe::{is_by_a_spare, recoveries};
+use crate::programs::replay_probe::{is_by_a_spare, recoveries, was_refused};
 use cudarc::driver::sys;
 use std::ffi::c_void;
 use std::io::{BufRead as _, Write as _};
@@ -294,6 +294,7 @@ impl Party {
             }
             ["harm"] => self.harm(),
             ["misuse"] => self.misuse(),
+            ["refused"] => Ok(was_refused().to_string()),
             ["way"] => Ok(if is_by_a_spare() { "spare" } else { "in-place" }.to_owned()),
             ["recoveries"] => Ok(recoveries().to_string()),
             _ => Err(super::failed(format!("{line:?} is no line"))),
