@@ -34,6 +34,8 @@ pub(crate) struct Subject {
     pub(crate) stream: Option<usize>,
     /// The event, if it names one; what a launch or a graph's node records counts.
     pub(crate) event: usize,
+    /// The event that a graph's node waits for, if it names one.
+    pub(crate) awaited: usize,
     /// The context, if it names one. 0 is one too.
     pub(crate) context: Option<usize>,
     /// The last length or number of its kind.

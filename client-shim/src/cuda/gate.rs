@@ -49,7 +49,8 @@ const ARMED: u32 = 1;
 const CLOSED: u32 = 1 << 1;
 /// Each passer needs a barrier.
 const FENCED: u32 = 1 << 2;
-/// There was a recovery: handles are translated, and there may be lost work to tell of.
+/// There was a recovery: handles are translated, and there may be lost work to tell of. Or something else is to be looked at
+/// at each call.
 const CHANGED: u32 = 1 << 3;
 
 #[derive(Debug)]
@@ -119,6 +120,11 @@ pub(crate) fn is_armed() -> bool {
 
 /// Nothing is as it was before the first recovery. The gate is closed.
 pub(crate) fn changed() {
+    STATE.fetch_or(CHANGED, Ordering::SeqCst);
+}
+
+/// Nothing goes the short way any more: something is to be looked at before and after each call.
+pub(crate) fn looks_at_each_call() {
     STATE.fetch_or(CHANGED, Ordering::SeqCst);
 }
 

@@ -14,6 +14,7 @@ use super::{
         current::{current, is_active, primary_of},
         objects, recipes,
     },
+    shared,
     work::progress,
 };
 use crate::{
@@ -88,6 +89,7 @@ fn end(context: CUcontext) -> Result<(), Bypass> {
     let _nothing = graphs(|graphs| graphs.forget_context(context.0));
     stacks::is_gone(context.0);
     progress::ended_context(names::name_of(context.0));
+    shared::ended_context(names::name_of(context.0));
     objects(|objects| objects.contexts.forget(context.0))?;
     memory(|memory| memory.slabs.remove_context(context.0))?.into_iter().for_each(Region::destroy);
     Ok(())

@@ -26,6 +26,7 @@ mod keeping;
 pub(crate) mod memory;
 pub(crate) mod objects;
 mod report;
+pub(crate) mod shared;
 pub(crate) mod streams;
 pub(crate) mod work;
 

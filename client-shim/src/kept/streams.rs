@@ -14,6 +14,7 @@ use super::{
         ends, has_capture, keep, recipes,
         recipes::{Recipe, Setting},
     },
+    shared,
     work::progress,
 };
 use crate::{
@@ -48,6 +49,7 @@ pub(crate) fn gave_function(function: &Function, stream: CUstream) -> Result<(),
 /// After `cuEventCreate`.
 pub(crate) fn event(event: CUevent, flags: c_uint) -> Result<(), Bypass> {
     progress::made_event(names::name_of(event.0));
+    shared::made(event.0, flags);
     keep("cuEventCreate", event.0, Recipe::Event { context: context()?, flags })
 }
 

@@ -8,8 +8,10 @@
 //! | [`descriptors`] | those of the library, out of the program's way |
 //! | [`directory`] | whether what is in the pipe directory may be the daemon's |
 //! | [`fork`] | what a forked child must not take for its own |
+//! | [`lifeline`] | whether another process lives |
 //! | [`log`] | lines on standard error |
 //! | [`packets`] | packets with descriptors |
+//! | [`pages`] | pages that several processes map |
 //! | [`panics`] | panics, which stay inside |
 //! | [`passing`] | descriptors that other processes of the user ask for |
 //! | [`peek`] | memory by addresses that may be none |
@@ -27,9 +29,11 @@ pub(crate) mod failpoint;
 pub(crate) mod fork;
 pub(crate) mod glibc;
 pub(crate) mod imports;
+pub(crate) mod lifeline;
 pub(crate) mod log;
 pub(crate) mod maps;
 pub(crate) mod packets;
+pub(crate) mod pages;
 pub(crate) mod panics;
 pub(crate) mod passing;
 pub(crate) mod peek;

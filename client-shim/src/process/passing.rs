@@ -1,13 +1,13 @@
-//! Descriptors of memory that another process of the same user asks for: how memory is shared by an IPC handle.
+//! Descriptors that another process of the same user asks for: how memory and events are shared by IPC handles.
 //!
 //! A process that has given out a handle listens at an abstract socket whose name nobody can guess and the handle says.
-//! Whoever connects asks for one piece of memory by its number, one packet, and is given its descriptor, one packet. The
+//! Whoever connects asks for one thing by its number, one packet, and is given its descriptor, one packet. The
 //! kernel says whose process either end is; another user's gets nothing, and is not asked. A thread answers, one peer
 //! after the other, each within [`PATIENCE`]; a forked child has no part in it.
 use std::{
     io::{self, Read as _},
     os::fd::RawFd,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -40,11 +40,43 @@ const WAITING: i32 = 64;
 /// What nobody can guess of a socket's name.
 pub(crate) type Secret = [u8; 16];
 
-/// Finds a piece of memory by its number, as a copy of its descriptor.
+/// Finds something by its number, as a copy of its descriptor.
 type Find = fn(u64) -> Option<Held>;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A piece of memory.
+    Memory,
+    /// What belongs to events: the numbers from [`EVENTS`] on.
+    Events,
+}
+
+/// The first number of what belongs to events. No piece of memory has one that high.
+pub(crate) const EVENTS: u64 = 1 << 63;
+
+static MEMORY: OnceLock<Find> = OnceLock::new();
+static OF_EVENTS: OnceLock<Find> = OnceLock::new();
 
 /// This process's own, once it listens.
 static OWN: Mutex<Option<Secret>> = Mutex::new(None);
+
+impl Kind {
+    const fn of(number: u64) -> Self {
+        if number < EVENTS { Self::Memory } else { Self::Events }
+    }
+
+    const fn finder(self) -> &'static OnceLock<Find> {
+        match self {
+            Self::Memory => &MEMORY,
+            Self::Events => &OF_EVENTS,
+        }
+    }
+}
+
+fn found(number: u64) -> Option<Held> {
+    Kind::of(number).finder().get().and_then(|find| find(number))
+}
 
 fn own() -> MutexGuard<'static, Option<Secret>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -63,8 +95,9 @@ pub(crate) fn is_own(secret: Secret) -> bool {
     *own() == Some(secret)
 }
 
-/// Answers peers from now on, by what is found; what its socket is called.
-pub(crate) fn listening(find: Find) -> io::Result<Secret> {
+/// Answers peers from now on, by what is found of this kind; what its socket is called. The first finder stays.
+pub(crate) fn listening(kind: Kind, find: Find) -> io::Result<Secret> {
+    let _first = kind.finder().get_or_init(|| find);
     let mut own = own();
     if let Some(own) = *own {
         return Ok(own);
@@ -75,7 +108,7 @@ pub(crate) fn listening(find: Find) -> io::Result<Secret> {
     let number = door.number().ok_or(Errno::EBADF)?;
     bind(number, &address_of(secret)?)?;
     listen(&borrowed(number), Backlog::new(WAITING)?)?;
-    if !glibc::detached_thread(Box::new(move || serve(&door, find))) {
+    if !glibc::detached_thread(Box::new(move || serve(&door))) {
         return Err(io::Error::other("no thread could be started"));
     }
     *own = Some(secret);
@@ -94,11 +127,11 @@ fn is_mine(socket: RawFd) -> io::Result<bool> {
     Ok(getsockopt(&borrowed(socket), sockopt::PeerCredentials)?.uid() == geteuid().as_raw())
 }
 
-fn serve(door: &Held, find: Find) {
+fn serve(door: &Held) {
     while let Some(number) = door.number() {
         match packets::accept(number) {
             // Who goes away, asks for nothing or says nothing is done with.
-            Ok(peer) => drop(answer(&peer, find)),
+            Ok(peer) => drop(answer(&peer)),
             Err(error) => match error.raw_os_error() {
                 Some(libc::EINTR | libc::ECONNABORTED) => {}
                 // Without descriptors to spare there is nothing to give; the next one may have more luck.
@@ -111,18 +144,18 @@ fn serve(door: &Held, find: Find) {
     }
 }
 
-fn answer(peer: &Held, find: Find) -> io::Result<()> {
+fn answer(peer: &Held) -> io::Result<()> {
     let peer = peer.number().ok_or(Errno::EBADF)?;
     if !is_mine(peer)? {
         return Ok(());
     }
     let (asked, _) = receive(peer)?;
-    let found = find(asked);
+    let found = found(asked);
     let number = found.as_ref().and_then(Held::number);
     packets::send(peer, &u64::from(number.is_some()).to_le_bytes(), number)
 }
 
-/// Asks the process that has this socket for a piece of memory.
+/// Asks the process that has this socket for what has this number.
 pub(crate) fn ask(secret: Secret, piece: u64) -> io::Result<Held> {
     let peer = open(SockFlag::empty())?;
     let number = peer.number().ok_or(Errno::EBADF)?;
@@ -153,7 +186,7 @@ mod tests {
         },
     };
 
-    use super::{Held, SockFlag, ask, borrowed, is_own, listening, name_of};
+    use super::{EVENTS, Held, Kind, SockFlag, ask, borrowed, is_own, listening, name_of};
 
     fn find(piece: u64) -> Option<Held> {
         (piece == 7).then(|| Held::for_the_vault(File::open("/proc/self/comm").unwrap().into_raw_fd()).unwrap())
@@ -161,8 +194,11 @@ mod tests {
 
     #[test]
     fn a_descriptor_is_given_to_whoever_knows_the_name_and_the_number() {
-        let secret = listening(find).expect("it listens");
-        assert_eq!(listening(find).expect("it listens already"), secret);
+        let secret = listening(Kind::Memory, find).expect("it listens");
+        assert_eq!(listening(Kind::Memory, find).expect("it listens already"), secret);
+        assert!(ask(secret, EVENTS + 7).is_err(), "nothing of events is found yet");
+        assert_eq!(listening(Kind::Events, |number| find(number - EVENTS)).expect("for events too"), secret);
+        assert!(ask(secret, EVENTS + 7).is_ok() && ask(secret, EVENTS).is_err());
         assert!(is_own(secret) && !is_own([0; 16]));
         let given = ask(secret, 7).expect("it is there");
         let mut given = File::from(borrowed(given.number().unwrap()).try_clone_to_owned().unwrap());

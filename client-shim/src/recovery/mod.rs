@@ -39,6 +39,7 @@ mod steps;
 mod together;
 mod told;
 mod variables;
+mod with_others;
 
 use std::{ffi::c_void, ptr::NonNull, sync::OnceLock, time::Duration};
 
@@ -53,7 +54,7 @@ use crate::{
         threads::{self, Here},
     },
     daemon::evidence,
-    kept::{self, work::progress},
+    kept::{self, shared, work::progress},
     process::{log, settings, signals},
 };
 use told::Verdict;
@@ -220,6 +221,9 @@ fn pass(
         progress::unseen(called.effect());
         return call(library::generation() > 0);
     }
+    if let Some(answer) = with_others::instead(here, called, subject, PATIENCE) {
+        return answer;
+    }
     let mut healthy = answer;
     let mut is_again = false;
     let mut known = answer.unwrap_or(CUresult::CUDA_ERROR_UNKNOWN);
@@ -232,22 +236,32 @@ fn pass(
             Some(answer) => (answer, 0),
             None => {
                 let (context, seat) = (here.current(), here.passer.seat());
-                let given = progress::begin(called.effect(), subject, called.is_per_thread(), context, seat);
-                if living > 0
-                    && let Some(error) = told::owed(here, called, &given)
-                {
+                let effect = with_others::effect(called, subject);
+                let given = progress::begin(effect, subject, called.is_per_thread(), context, seat);
+                let of_recovery = || if living > 0 { told::owed(here, called, &given) } else { None };
+                if let Some(error) = of_recovery().or_else(|| shared::owed(called.effect())) {
                     given.end(error, false);
                     return error;
                 }
                 if called.compiles() {
                     pass.compiles();
                 }
-                let answer = call(living > 0);
-                given.end(answer, living > 0 && told::knows(here));
-                (answer, living)
+                match with_others::call(called, subject, &mut || call(living > 0)) {
+                    Ok(answer) => {
+                        given.end(answer, living > 0 && told::knows(here));
+                        (answer, living)
+                    }
+                    Err(error) => {
+                        given.end(error, false);
+                        return error;
+                    }
+                }
             }
         };
-        let Some(meaning) = errors::meaning(answer) else { return answer };
+        let Some(meaning) = errors::meaning(answer) else {
+            drop(pass);
+            return with_others::settled(called.effect(), answer);
+        };
         evidence::hear(answer, generation);
         // A question in the middle of a capture would break it, and one to another copy says nothing of this answer.
         let is_capturing = kept::is_capturing().unwrap_or(true);

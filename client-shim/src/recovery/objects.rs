@@ -83,6 +83,10 @@ impl Objects {
     pub(super) fn host_ranges(&self) -> Vec<(u64, u64)> {
         let ranges = self.recipes.iter().filter_map(|(start, recipe)| {
             let (Recipe::HostRange { size, .. } | Recipe::HostMemory { size, .. }) = recipe else { return None };
+            // What processes wait for each other by is none of the program's.
+            if kept::shared::is_page(*start) {
+                return None;
+            }
             Some((start.key(), size.key()))
         });
         ranges.collect()

@@ -58,6 +58,7 @@ use crate::{
     kept::{
         self,
         code::stacks,
+        shared,
         work::{doubt, progress},
     },
     process::{failpoint::reached, log, settings},
@@ -182,6 +183,7 @@ fn is_recovered(attempts: &mut Attempts, answer: CUresult, meaning: Meaning, beg
 }
 
 fn refuse(attempts: &mut Attempts, answer: CUresult, refusal: &Refusal) {
+    shared::given_up(answer);
     let text = refusal.to_string();
     let mut last = report::get();
     last.refused += 1;
@@ -335,6 +337,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     } else {
         progress::lose(0);
     }
+    shared::recovered(is_lossy.then_some(error));
     library::lives(recovery.count);
     gate::changed();
     news::forget();

@@ -23,8 +23,8 @@ const FLOORS: [(&str, &[&str]); 6] = [
 ];
 
 /// The rooms of `kept`, from the ground up: each may know those before it.
-const KEPT: [&str; 10] =
-    ["keeping", "account", "objects", "work", "memory", "code", "graphs", "streams", "contexts", "report"];
+const KEPT: [&str; 11] =
+    ["keeping", "account", "objects", "work", "memory", "shared", "code", "graphs", "streams", "contexts", "report"];
 
 #[test]
 fn no_floor_knows_one_above() {

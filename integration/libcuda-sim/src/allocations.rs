@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 /// Alignment and granularity of plain allocations, in bytes; the real driver aligns to 256 and takes 2 MiB pages.
 const PAGE: usize = 4096;
@@ -229,6 +230,13 @@ pub(crate) fn read_volatile(address: usize) -> u32 {
     let word = std::ptr::with_exposed_provenance::<u32>(address);
     // SAFETY: the range was found in the table.
     unsafe { word.read_volatile() }
+}
+
+/// A word that other processes read and write too; it must be accessible, and at a multiple of its size.
+pub(crate) fn word(address: usize) -> &'static AtomicU64 {
+    let word = std::ptr::with_exposed_provenance::<AtomicU64>(address);
+    // SAFETY: the range was found in the table, which the caller holds as long as it uses the word.
+    unsafe { &*word }
 }
 
 #[cfg(test)]

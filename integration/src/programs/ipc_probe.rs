@@ -2,12 +2,19 @@
 //!
 //! ```text
 //! mps-ipc-probe [--trap] [--alone]
+//! mps-ipc-probe --events [SCENE…]
 //! ```
 //! It allocates blocks of several sizes, fills them, gives a second program, which it starts, a handle of each, and says
 //! what that has found (`peer`): whether every byte was right, whether what is opened twice is the same, and whether
 //! what it wrote is there in the first one. With `--trap` each of the two makes a fault of its own first, and goes on.
 //! With `--alone` the second program starts when the first one has freed everything: it cannot have the memory.
+//!
+//! With `--events` programs share memory and an event, and do wrong, or are killed, at all times ([`scenes`]); what is
+//! wrong in each scene is said, and the exit status is 0 if nothing is.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
+
+mod party;
+mod scenes;
 
 use super::gpu::{Gpu, GpuError, initialise};
 use super::memory_probe::{allocate, check, fill, is_filled};
@@ -27,6 +34,11 @@ const SECOND: u8 = 62;
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let arguments: Vec<String> = arguments.collect();
+    match arguments.split_first() {
+        Some((first, wanted)) if first == "--events" => return scenes::run(report, wanted),
+        Some((first, _)) if first == "--party" => return party::run(),
+        Some(_) | None => {}
+    }
     let is_trapping = arguments.iter().any(|argument| argument == "--trap");
     let handles = arguments.iter().position(|argument| argument == "--open").map(|at| &arguments[at + 1..]);
     let begun = initialise().and_then(|()| Gpu::open(0));

@@ -68,6 +68,21 @@ use std::time::{Duration, Instant};
 use worker::Worker;
 use workload::Workload;
 
+/// Whether the last time it was with a spare copy.
+pub(super) fn is_by_a_spare() -> bool {
+    last::get().is_some_and(|last| last.is_by_a_spare())
+}
+
+/// Whether this process was ever not recovered.
+pub(super) fn was_refused() -> bool {
+    last::get().is_some_and(|last| last.was_refused())
+}
+
+/// How often this process has gone on with another copy of the driver.
+pub(super) fn recoveries() -> u64 {
+    last::get().map_or(0, |last| last.count())
+}
+
 /// An address that nothing is ever mapped at.
 const WILD: u64 = 0x10;
 /// How long a fault of its own may take to be found out where the first wait has met none.

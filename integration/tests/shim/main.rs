@@ -8,6 +8,7 @@ mod contexts;
 mod cost;
 mod defaults;
 mod early_end;
+mod events;
 mod gpu;
 mod ipc;
 mod memory;

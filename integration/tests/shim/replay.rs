@@ -169,17 +169,20 @@ fn a_range_that_the_driver_does_not_put_where_it_is_wished_is_made_larger_and_ha
 }
 
 #[test]
-fn a_linker_at_work_and_an_event_of_other_processes_are_in_the_way_and_named() {
+fn a_linker_at_work_is_in_the_way_and_named() {
     once(|subject| {
-        let sim = Sim::new(subject, &[]);
-        for (what, told) in [
-            ("--linker", "cuLinkCreate_v2: a linker at work is not begun again"),
-            ("--shared-event", "cuIpcGetEventHandle: what another process has made ends with that process's driver"),
-        ] {
-            let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--light", what]));
-            assert_eq!(error_of(&refused), Some(719), "{subject}: {refused:?}");
-            assert!(reason(&refused).contains(told), "{subject}: {what}: {refused:?}");
-        }
+        let refused = finished(&mut replaying(&Sim::new(subject, &[]), &["--faults", "trap", "--light", "--linker"]));
+        assert_eq!(error_of(&refused), Some(719), "{subject}: {refused:?}");
+        let told = "cuLinkCreate_v2: a linker at work is not begun again";
+        assert!(reason(&refused).contains(told), "{subject}: {refused:?}");
+    });
+}
+
+#[test]
+fn an_event_for_other_processes_is_there_after_faults() {
+    once(|subject| {
+        own_faults(&Sim::new(subject, &[]), &["--light", "--shared-event"], &format!("{subject} without MPS"));
+        others_faults(subject, &["--shared-event"], false);
     });
 }
 

@@ -255,12 +255,21 @@ impl Pointee for CUgraphNodeParams {
     }
 
     unsafe fn describe(pointer: *const Self, subject: &mut Subject) {
-        /// The word in which a node that records has its event.
+        /// The word in which a node that records or waits has its event.
         const EVENT: usize = 2;
+        if pointer.is_null() {
+            return;
+        }
         // SAFETY: by the contract it begins with its kind.
-        if !pointer.is_null() && unsafe { pointer.cast::<CUgraphNodeType>().read_unaligned() } == RECORD {
-            // SAFETY: a node of that kind has its event there.
-            subject.event = unsafe { pointer.cast::<usize>().wrapping_add(EVENT).read_unaligned() };
+        let kind = unsafe { pointer.cast::<CUgraphNodeType>().read_unaligned() };
+        if matches!(kind, RECORD | WAIT) {
+            // SAFETY: a node of these kinds has its event there.
+            let event = unsafe { pointer.cast::<usize>().wrapping_add(EVENT).read_unaligned() };
+            if kind == RECORD {
+                subject.event = event;
+            } else {
+                subject.awaited = event;
+            }
         }
     }
 }

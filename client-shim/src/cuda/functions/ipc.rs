@@ -6,10 +6,9 @@ macro_rules! ipc {
             ipc: Ipc None;
             {
                 fn cuIpcCloseMemHandle(dptr: CUdeviceptr) => kept::memory::ipc::close;
-                fn cuIpcGetEventHandle(handle: *mut CUipcEventHandle, event: CUevent)
-                    then kept::account::counted(name!(), kept::account::Reason::Ipc, event.key());
+                fn cuIpcGetEventHandle(handle: *mut CUipcEventHandle, event: CUevent) => kept::shared::export;
                 fn cuIpcGetMemHandle(handle: *mut CUipcMemHandle, dptr: CUdeviceptr) => kept::memory::ipc::export;
-                fn cuIpcOpenEventHandle(event: *mut CUevent, handle: CUipcEventHandle) made Ipc(event);
+                fn cuIpcOpenEventHandle(event: *mut CUevent, handle: CUipcEventHandle) => kept::shared::open;
                 fn cuIpcOpenMemHandle_v2(
                     pdptr: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint,
                 ) => kept::memory::ipc::open;

@@ -31,7 +31,7 @@ use crate::{
     process::{
         descriptors::Held,
         log,
-        passing::{self, Secret},
+        passing::{self, Kind, Secret},
     },
 };
 
@@ -100,7 +100,7 @@ pub(crate) fn export(
         return Err(Bypass::ForTheDriver);
     }
     let (piece, base, size, start) = memory(|memory| memory.slabs.piece_around(address))?.ok_or(Bypass::NotOurs)?;
-    match passing::listening(find) {
+    match passing::listening(Kind::Memory, find) {
         Ok(secret) => {
             let said = Said { secret, piece, size, offset: start - base };
             // SAFETY: the program wants it there.

@@ -28,6 +28,11 @@ entry_points! {
         handle.put(Handle([u64::try_from(event).unwrap_or_default(); 8]))
     }
 
+    fn cuIpcOpenEventHandle(_event: Out<usize>, _handle: Handle) {
+        current()?;
+        Err(Code::INVALID_VALUE)
+    }
+
     fn cuIpcOpenMemHandle_v2(_address: Out<usize>, _handle: Handle, _flags: c_uint) {
         current()?;
         Err(Code::INVALID_VALUE)

@@ -18,6 +18,7 @@ mod query;
 mod strange;
 mod stream;
 mod transfer;
+mod values;
 mod virtual_memory;
 
 use std::collections::HashMap;
@@ -55,6 +56,7 @@ fn address(name: &str) -> Option<*const c_void> {
             query::table(),
             stream::table(),
             transfer::table(),
+            values::table(),
             virtual_memory::table(),
         ];
         Functions(tables.into_iter().flatten().collect())

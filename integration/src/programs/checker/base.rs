@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const KERNELS: &str = concat!(include_str!("kernels.ptx"), "\0");
+pub(in crate::programs) const KERNELS: &str = concat!(include_str!("kernels.ptx"), "\0");
 /// What the simulated kernel takes for a neighbour that has ended well.
 pub(super) const NO_NEIGHBOUR: u32 = u32::MAX;
 /// How long a neighbour's fault may take to arrive here.

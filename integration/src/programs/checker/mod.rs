@@ -26,6 +26,7 @@
 
 mod api;
 mod base;
+pub(super) use base::KERNELS;
 mod cases;
 mod crash;
 mod generate;

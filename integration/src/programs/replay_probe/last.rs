@@ -105,6 +105,16 @@ impl Recovery {
         self.count
     }
 
+    /// Whether any was refused.
+    pub(super) fn was_refused(&self) -> bool {
+        self.refused > 0
+    }
+
+    /// Whether the last one was with a spare copy.
+    pub(super) fn is_by_a_spare(&self) -> bool {
+        self.way == 1
+    }
+
     /// The same once its dead copy is cut off, which is done beside the program; as it was where that is not seen, since
     /// another one has come, or it takes too long.
     pub(super) fn when_cut_off(self) -> Self {

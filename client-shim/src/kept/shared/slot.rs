@@ -1,0 +1,350 @@
+//! An event's place in a page that several processes map.
+//!
+//! | word | |
+//! |---|---|
+//! | 0 | which event has it: another number for each of its process |
+//! | 1 | the number of the last record |
+//! | 2 | how often records were lost |
+//! | 3, 4 | the first and the last one that was lost the last time |
+//! | 5 | the error by which |
+//! | 6 | up to which record they are settled |
+//! | 8 to 15 | by the record's number modulo eight: the last one that has come |
+//!
+//! There are several last words because a record on a stream that is behind may come later than the next one on another
+//! stream. Numbers begin with eight, so that what comes before the first record has come. They go on when a place is given
+//! to another event.
+#![expect(unsafe_code, reason = "looks at words of a page")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::EXTERNAL;
+use crate::{
+    cuda::result::CUresult,
+    process::{pages, passing::Secret},
+};
+
+const WORDS: usize = 16;
+const BYTES: usize = WORDS * 8;
+/// Places of a page.
+pub(super) const COUNT: usize = pages::SIZE / BYTES;
+/// Numbers that may be open at a time without a wait for the oldest.
+pub(super) const RING: u64 = 8;
+const FIRST_OF_RING: usize = 8;
+/// What a number is when who was to write it has ended. No record has it, and the GPU takes it for a later one.
+const RELEASED: u64 = 1 << 62;
+
+const EVENT: usize = 0;
+const RECORDED: usize = 1;
+const LOSSES: usize = 2;
+const LOW: usize = 3;
+const HIGH: usize = 4;
+const ERROR: usize = 5;
+const SETTLED: usize = 6;
+
+/// A place in a page that is mapped for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot(usize);
+
+/// A wait for a record of another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wait {
+    pub(super) slot: Slot,
+    pub(super) owner: Secret,
+    pub(super) number: u64,
+    /// How often records were lost before.
+    pub(super) losses: u64,
+}
+
+/// What has become of what a wait is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It has come.
+    Come,
+    /// It has come, and is not to be believed yet.
+    Unsettled,
+    /// Not yet.
+    Open,
+    /// It will never have been, by this error.
+    Lost(CUresult),
+}
+
+impl Slot {
+    /// The place of this index in a page that is mapped for good; `None` if a page has none.
+    pub(super) fn of(page: usize, index: u64) -> Option<Self> {
+        let index = usize::try_from(index).ok().filter(|index| *index < COUNT)?;
+        Some(Self(page + index * BYTES))
+    }
+
+    fn word(self, at: usize) -> &'static AtomicU64 {
+        let words = std::ptr::with_exposed_provenance::<[AtomicU64; WORDS]>(self.0);
+        // SAFETY: a place has so many words, in a page that is never unmapped, and whoever writes there writes words.
+        let words = unsafe { &*words };
+        &words[at]
+    }
+
+    fn get(self, at: usize) -> u64 {
+        self.word(at).load(Ordering::Acquire)
+    }
+
+    fn put(self, at: usize, value: u64) {
+        self.word(at).store(value, Ordering::Release);
+    }
+
+    fn of_number(number: u64) -> usize {
+        FIRST_OF_RING + usize::try_from(number % RING).unwrap_or_default()
+    }
+
+    /// Where the GPU writes a record's number, or waits for it.
+    pub(super) fn address(self, number: u64) -> u64 {
+        u64::try_from(self.0 + Self::of_number(number) * 8).unwrap_or_default()
+    }
+
+    /// Zero becomes a place in which nothing was recorded.
+    pub(super) fn begin(self) {
+        (0..RING).for_each(|number| self.put(Self::of_number(number), number));
+        self.put(SETTLED, RING - 1);
+        self.put(RECORDED, RING - 1);
+    }
+
+    /// The event of this number has it.
+    pub(super) fn is_of(self, event: u64) {
+        self.put(EVENT, event);
+    }
+
+    /// Which event has it.
+    pub(super) fn event(self) -> u64 {
+        self.get(EVENT)
+    }
+
+    /// The number of the last record.
+    pub(super) fn recorded(self) -> u64 {
+        self.get(RECORDED)
+    }
+
+    /// How often records were lost.
+    pub(super) fn losses(self) -> u64 {
+        self.get(LOSSES)
+    }
+
+    /// Whether what had the record's word before has come.
+    pub(super) fn has_room(self, number: u64) -> bool {
+        self.get(Self::of_number(number)) >= number.saturating_sub(RING)
+    }
+
+    /// The record is there, for everybody.
+    pub(super) fn publish(self, number: u64) {
+        self.word(RECORDED).fetch_max(number, Ordering::SeqCst);
+    }
+
+    /// Records up to this one are to be believed when they have come.
+    pub(super) fn settle(self, number: u64) {
+        self.word(SETTLED).fetch_max(number, Ordering::AcqRel);
+    }
+
+    /// Nobody waits for a record's number any longer.
+    pub(super) fn withdraw(self, number: u64) {
+        self.word(Self::of_number(number)).fetch_max(number, Ordering::AcqRel);
+    }
+
+    /// The first of all records up to `last` that has not come, if there is one.
+    pub(super) fn first_open(self, last: u64) -> Option<u64> {
+        let of = |word: usize| {
+            let latest = last - (last - word as u64 % RING) % RING;
+            let come = self.get(FIRST_OF_RING + word);
+            (come < latest).then(|| (come + RING).min(latest))
+        };
+        (0..8).filter_map(of).min()
+    }
+
+    /// Says that these records are lost. Who reads that one has come, and that nothing was lost, is right only if it
+    /// comes before [`Self::release`]. One at a time.
+    pub(super) fn lose(self, low: u64, high: u64, error: CUresult) {
+        let before = (self.get(LOW), self.get(HIGH));
+        let (low, high) = if high < before.1 { (low.min(before.0), before.1) } else { (low, high) };
+        self.put(ERROR, error.0.into());
+        self.put(LOW, low);
+        self.put(HIGH, high);
+        self.word(LOSSES).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// All records up to `last` have come, or never will: nobody waits any longer.
+    pub(super) fn release(self, last: u64) {
+        for number in last.saturating_sub(RING - 1)..=last {
+            self.withdraw(number);
+        }
+    }
+
+    /// Nobody waits any longer for what an owner that has ended was to write.
+    pub(super) fn release_for_good(self) {
+        let last = self.recorded();
+        for number in last.saturating_sub(RING - 1)..=last {
+            if self.get(Self::of_number(number)) < number {
+                self.put(Self::of_number(number), RELEASED);
+            }
+        }
+    }
+
+    /// Whether a record is one that was lost the last time that any was.
+    pub(super) fn lost(self, number: u64) -> Option<CUresult> {
+        (self.losses() > 0 && (self.get(LOW)..=self.get(HIGH)).contains(&number)).then(|| self.error())
+    }
+
+    /// What another process has written is no success, nor an error that says something else.
+    fn error(self) -> CUresult {
+        match self.get(ERROR) {
+            error @ (700 | 702 | 709 | 710 | 713..=719 | 805..=810) => {
+                CUresult(u32::try_from(error).unwrap_or(EXTERNAL.0))
+            }
+            _ => EXTERNAL,
+        }
+    }
+
+    /// A wait for the last record.
+    pub(super) fn wait(self, owner: Secret) -> Wait {
+        // Before the number: what is lost in between is seen.
+        let losses = self.losses();
+        Wait { slot: self, owner, number: self.recorded(), losses }
+    }
+}
+
+impl Wait {
+    /// What has become of it, by an owner that has ended or not.
+    pub(super) fn state(&self, has_ended: bool) -> State {
+        // The number comes before what is said of losses, since it is written after that.
+        let come = self.slot.get(Slot::of_number(self.number));
+        let settled = self.slot.get(SETTLED);
+        let losses = self.slot.losses();
+        // Records are lost together with all that come later, and one loss alone is known.
+        let is_earlier = losses == self.losses.wrapping_add(1) && self.number < self.slot.get(LOW);
+        if losses != self.losses && !is_earlier {
+            return State::Lost(self.slot.error());
+        }
+        match come {
+            RELEASED.. => State::Lost(EXTERNAL),
+            come if come >= self.number && settled >= self.number => State::Come,
+            _ if has_ended => State::Lost(EXTERNAL),
+            come if come >= self.number => State::Unsettled,
+            _ => State::Open,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COUNT, CUresult, ERROR, EXTERNAL, RING, Slot, State, pages};
+
+    fn slot() -> Slot {
+        let (_, page) = pages::new().expect("a page");
+        let slot = Slot::of(page, 3).expect("there are more");
+        slot.begin();
+        slot
+    }
+
+    /// The GPU has come so far.
+    fn come(slot: Slot, number: u64) {
+        slot.put(Slot::of_number(number), number);
+    }
+
+    fn recorded(slot: Slot) -> u64 {
+        let number = slot.recorded() + 1;
+        slot.settle(number);
+        slot.publish(number);
+        number
+    }
+
+    #[test]
+    fn a_page_has_no_place_outside() {
+        let (_, page) = pages::new().expect("a page");
+        let last = u64::try_from(COUNT).unwrap() - 1;
+        assert!(Slot::of(page, last).unwrap().address(RING - 1) + 8 <= u64::try_from(page + pages::SIZE).unwrap());
+        assert!([last + 1, u64::MAX].iter().all(|index| Slot::of(page, *index).is_none()));
+    }
+
+    #[test]
+    fn a_wait_is_over_when_its_record_has_come_in_whatever_order() {
+        let slot = slot();
+        assert_eq!(slot.wait([0; 16]).state(false), State::Come, "nothing was recorded");
+        let (first, early) = (recorded(slot), slot.wait([0; 16]));
+        let (second, late) = (recorded(slot), slot.wait([0; 16]));
+        come(slot, second);
+        assert_eq!([early, late].map(|wait| wait.state(false)), [State::Open, State::Come]);
+        come(slot, first);
+        assert_eq!([early, late].map(|wait| wait.state(false)), [State::Come; 2]);
+        assert_eq!(slot.first_open(second), None);
+    }
+
+    #[test]
+    fn what_has_not_come_is_lost_from_the_first_on_and_nothing_else() {
+        let slot = slot();
+        let waits: Vec<_> = (0..11)
+            .map(|_| {
+                let number = recorded(slot);
+                if number < 12 {
+                    come(slot, number);
+                }
+                slot.wait([0; 16])
+            })
+            .collect();
+        let last = slot.recorded();
+        assert_eq!((last, slot.first_open(last), slot.has_room(last + 1)), (18, Some(12), true));
+        assert!(!slot.has_room(20) && slot.has_room(19));
+        slot.lose(12, last, CUresult(719));
+        slot.release(last);
+        let found: Vec<_> = waits.iter().map(|wait| wait.state(false)).collect();
+        assert_eq!(found[..4], [State::Come; 4]);
+        assert!(found[4..].iter().all(|state| *state == State::Lost(CUresult(719))), "{found:?}");
+        assert_eq!((slot.lost(last), slot.lost(11)), (Some(CUresult(719)), None));
+        let next = recorded(slot);
+        assert_eq!(
+            (slot.lost(next), slot.first_open(next), slot.wait([0; 16]).state(false)),
+            (None, Some(next), State::Open)
+        );
+        // Who has not looked for two losses knows of nothing that it was not lost.
+        slot.lose(next, next, CUresult(700));
+        assert_eq!(waits[0].state(false), State::Lost(CUresult(700)));
+    }
+
+    #[test]
+    fn of_an_owner_that_has_ended_nothing_more_comes() {
+        let slot = slot();
+        let (first, early) = (recorded(slot), slot.wait([0; 16]));
+        recorded(slot);
+        let late = slot.wait([0; 16]);
+        come(slot, first);
+        assert_eq!([early, late].map(|wait| wait.state(true)), [State::Come, State::Lost(EXTERNAL)]);
+        slot.release_for_good();
+        assert_eq!([early, late].map(|wait| wait.state(false)), [State::Come, State::Lost(EXTERNAL)]);
+    }
+
+    #[test]
+    fn what_is_not_settled_is_not_believed_yet() {
+        let slot = slot();
+        let number = slot.recorded() + 1;
+        slot.publish(number);
+        come(slot, number);
+        let wait = slot.wait([0; 16]);
+        assert_eq!([false, true].map(|has_ended| wait.state(has_ended)), [State::Unsettled, State::Lost(EXTERNAL)]);
+        slot.settle(number);
+        assert_eq!(wait.state(true), State::Come);
+    }
+
+    #[test]
+    fn another_process_may_write_anything_there() {
+        let slot = slot();
+        for value in [0, 1, RING, u64::MAX, u64::MAX - 3, 1 << 62, 1 << 63] {
+            (0..super::WORDS).for_each(|at| slot.put(at, value));
+            let wait = slot.wait([0; 16]);
+            let (_, _) = (wait.state(false), wait.state(true));
+            let last = slot.recorded();
+            let _open = slot.first_open(last.max(RING));
+            slot.lose(3, 4, CUresult(719));
+            slot.release(9);
+            slot.release_for_good();
+            slot.withdraw(9);
+        }
+        for wrong in [0, 1, 600, 719 << 32, u64::MAX] {
+            slot.put(ERROR, wrong);
+            assert_eq!(slot.error(), EXTERNAL);
+        }
+    }
+}
