@@ -76,7 +76,12 @@ fn stream_of(called: &Function, subject: &Subject) -> CUstream {
 }
 
 /// The answer to a call that does not go to the driver.
-pub(super) fn instead(here: &Here, called: &'static Function, subject: &Subject, patience: Duration) -> Option<CUresult> {
+pub(super) fn instead(
+    here: &Here,
+    called: &'static Function,
+    subject: &Subject,
+    patience: Duration,
+) -> Option<CUresult> {
     if !shared::is_used() {
         return None;
     }
