@@ -41,8 +41,8 @@ pub(crate) fn stream(stream: CUstream, flags: c_uint, priority: Option<c_int>) -
 }
 
 /// After a call that gives a stream a function of the host.
-pub(crate) fn gave_function(function: &Function, stream: CUstream) -> Result<(), Bypass> {
-    progress::gives_function(names::name_of(stream.0), function.is_per_thread());
+pub(crate) fn gave_function(stream: CUstream) -> Result<(), Bypass> {
+    progress::gives_function(names::name_of(stream.0));
     Ok(())
 }
 

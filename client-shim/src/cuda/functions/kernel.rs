@@ -48,7 +48,7 @@ macro_rules! kernel {
                 fn cuLaunchGrid(f: CUfunction, grid_width: c_int, grid_height: c_int): Launches;
                 fn cuLaunchGridAsync(f: CUfunction, grid_width: c_int, grid_height: c_int, stream: CUstream): Launches;
                 fn cuLaunchHostFunc(stream: CUstream, fn_: CUhostFn, user_data: *mut c_void) / _ptsz: Launches
-                    then kept::streams::gave_function(&FUNCTION, stream);
+                    then kept::streams::gave_function(stream);
                 fn cuLaunchKernel(
                     f: CUfunction, grid_dim_x: c_uint, grid_dim_y: c_uint, grid_dim_z: c_uint, block_dim_x: c_uint,
                     block_dim_y: c_uint, block_dim_z: c_uint, shared_mem_bytes: c_uint, stream: CUstream,
@@ -95,7 +95,7 @@ macro_rules! kernel {
                 fn cuKernelGetParamCount(kernel: CUkernel, param_count: *mut usize);
                 fn cuLaunchHostFunc_v2(
                     stream: CUstream, fn_: CUhostFn, user_data: *mut c_void, sync_mode: c_uint,
-                ) / _ptsz: Launches then kept::streams::gave_function(&FUNCTION, stream);
+                ) / _ptsz: Launches then kept::streams::gave_function(stream);
             }
         }
     };

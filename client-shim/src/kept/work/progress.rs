@@ -35,7 +35,6 @@ use crate::cuda::functions::Effect;
 use crate::cuda::{
     arguments::Subject,
     names,
-    threads::{self, Here},
     types::{CUcontext, CUstream},
 };
 use crate::{
@@ -357,12 +356,12 @@ pub(crate) fn lost() -> u64 {
     places::used().map(|(_, place)| place.counts().open()).sum()
 }
 
-/// A stream, by name, is being given a function of the host by a call of this thread. One that is captured is a node of a graph.
-pub(crate) fn gives_function(stream: usize, is_per_thread: bool) {
-    let context = threads::here(Here::current);
-    if let Some(at) = places::find(key(stream, is_per_thread, context)).filter(|_| !has_capture()) {
-        hosts::given(at);
+/// A stream, by name, is being given a function of the host. One that is captured is a node of a graph.
+pub(crate) fn gives_function(stream: usize) {
+    if stream <= PER_THREAD_STREAM || has_capture() {
+        return;
     }
+    places::find(stream).into_iter().for_each(hosts::given);
 }
 
 /// This call has brought the error that lost work has: if it was for the state of a stream, that one has told of lost

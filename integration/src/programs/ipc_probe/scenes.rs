@@ -226,8 +226,12 @@ fn peer_faults_while_it_waits() -> Found<()> {
         peer.ok("take")?;
         peer.is("harm", 719, "")?;
         hears(&mut peer)?;
-        // Its wait went with its stream, so it waits again.
-        peer.is("query", 600, "")?;
+        // Its wait went with its stream, so it waits again. A GPU that both use may have told of the fault no sooner than the
+        // owner had done its work by itself.
+        let found = peer.does("query")?;
+        if ![0, 600].contains(&found.0) {
+            return Err(format!("the peer asks and gets {found:?}"));
+        }
         peer.ok("take")?;
         owner.ok("go")?;
         peer.is(&format!("look {}", key + 50), 0, "right")?;
