@@ -12,7 +12,7 @@ import time
 from bench import Failed, until
 from faults import NO_QUARANTINE, configured, journal, last_seq, microseconds
 from figures import spread_to_p99
-from spare import STANDS, Victim
+from victims import STANDS, Victim
 
 # Values of `end_tainted`, and the vendor's daemon.
 EAGER, NEVER, VENDOR = "when-spared", "never", "vendor"

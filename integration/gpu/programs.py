@@ -11,11 +11,12 @@ of `kernels.ptx` that is loaded through the driver's own interface, in the progr
 | unaware | was recovered and has noticed nothing |
 | told once | was recovered, and each of its threads had an error once at most |
 | told of an earlier fault | was not reached by this one, and a thread begun since the last one had its error |
-| told N times | was recovered, and had an error N times before all was right: in as many threads, or by its libraries |
+| told N times | was recovered, and had an error N times before all was right: in as many threads or streams, or by its libraries |
+| … (and before) | had an error in the thread that it began for its work, too, before the fault: that of an earlier one, of which the thread that began it had not heard |
 | gives up | was recovered, and was not well again by itself after some tries, as its libraries keep the error |
 | refused | was not recovered, for the reason that the library tells |
 | not reached | has met no error: a failed assertion under MPS ends its own program alone |
-| not tried | was refused or has given up before, with `--quick`, or for which there was no time, with `--seconds` |
+| not tried | was refused or has given up before, with `--quick`, or for which there was no time, with `--seconds`, or whose neighbours come to another server since a culprit did not end |
 | told, since | had an error though it was idle beside the culprit: what of it was lost, in the library's words |
 | its end | comes by itself when its input ends; a program may wait for work that was lost |
 
@@ -49,6 +50,8 @@ KERNELS = next((p for p in (HERE.parent / "src/programs/kernels.ptx", HERE.paren
 KINDS = ["oob", "trap", "misaligned", "assert"]
 # Each kind while the program is idle and while it is at work, and the table's columns.
 FAULTS = [(kind, is_busy) for is_busy in (False, True) for kind in KINDS]
+# Those that reach a neighbour: a failed assertion ends its own program alone.
+REACHING = [(kind, is_busy) for kind, is_busy in FAULTS if kind in replay.SHARED]
 TIMES = 20
 COLUMNS = {(kind, is_busy): f"{kind}, {'busy' if is_busy else 'idle'}" for kind, is_busy in FAULTS}
 # How many programs begin at once: each takes a core or two and about 1 GiB.
@@ -145,7 +148,9 @@ class Suite:
         self.missing, self.is_quick = None, is_quick
         self.wanted = [name for name in ALL if not wanted or any(name.startswith(one) for one in wanted)]
         # With a time, as many as come in it.
-        self.faults = FAULTS * (1 if is_quick and math.isinf(seconds) else TIMES)
+        times = 1 if is_quick and math.isinf(seconds) else TIMES
+        # Those that may spoil the programs' server for the next ones come last.
+        self.faults = REACHING * times + [fault for fault in FAULTS if fault not in REACHING for _ in range(times)]
         self.to_answer = SOON if is_quick else TO_ANSWER
         self.lock, self.turns = threading.Lock(), threading.Semaphore(AT_FAULT)
         self.begun = 0
@@ -261,11 +266,14 @@ class Program(Client):
             return f"refused: {reason}" if reason or not found["is_same"] else EARLIER
         if not found["is_same"]:
             return f"gives up: {(found['told'] or ['without an error'])[-1]}{self.complaint()}"
+        earlier = found.get("earlier", 0)
+        told, codes = len(found["told"]) - earlier, len(found["codes"])
         # A busy program's culprit is a thread of its own: two threads are told once each.
-        times = max(len(found["codes"]), len(found["told"])) if found["rounds"] > 1 else len(found["codes"]) + len(found["told"])
+        times = max(codes, told) if found["rounds"] > 1 else codes + told
         if is_own and times == 0:
             raise Failed(f"not told of a fault of its own: {found}: {self.said()}")
-        return ["unaware", "told once"][times] if times < 2 else f"told {times} times"
+        cell = ["unaware", "told once"][times] if times < 2 else f"told {times} times"
+        return f"{cell} (and before)" if earlier else cell
 
     def lost(self):
         """What the last recovery has lost, in the library's words."""
@@ -441,10 +449,10 @@ def bystanders(suite, share):
             program.begin(suite.left(0.7 * share))
             programs[name] = program
 
-        over = set()
+        over, is_apart = set(), False
         for kind, is_busy in suite.faults:
             column = COLUMNS[kind, is_busy]
-            over = set(names) if suite.is_late(share) else over
+            over = set(names) if suite.is_late(share) or is_apart else over
             for name in over:
                 table.is_not_tried(name, column)
             if len(over) == len(names):
@@ -463,6 +471,8 @@ def bystanders(suite, share):
                 print(*hangs.of_kernel(culprit.pid, CULPRIT), *daemon.picture(), sep="\n", file=sys.stderr, flush=True)
                 culprit.end()
                 table.put(CULPRIT, column, f"did not end in {TO_END_OF_CULPRIT} s and was killed")
+                # The next culprit is on another server than these.
+                is_apart = True
 
             def judged(name, is_busy=is_busy):
                 program = programs[name]

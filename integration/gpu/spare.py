@@ -9,105 +9,87 @@ import itertools
 import subprocess
 import time
 
-import hangs
 import replay
-from bench import Client, Failed, until
+from bench import Failed, until
 from faults import NO_QUARANTINE, configured
 from figures import spread, spread_to_p99
+from victims import COLD, Torch, Victim, beside, have_spares
 
 PROGRAMS = ["mps-replay-probe", "mps-aggressor", "mps-cost"]
-STANDS = "a spare copy of the driver stands"
 # As `mps_shim.h` has it.
 BY_THE_SPARE = 1
 STEPS = ("wait", "map", "objects")
 # What the last two are made of.
 SWITCH = ("held", "alive", "memory", "objects", "stack", "settings", "variables", "graphs", "names", "lead")
-# Ways as `MPS_SHIM_REPLAY` and, behind it, `MPS_SHIM_SPARE_STACK` have them, and what each is called.
-COLD = "in-place"
+# The ways as `victims` has them, and what each is called.
 WAYS = {"spare": "spare", "spare full": "spare with full stacks", COLD: "cold"}
+# The two that are compared.
+MEASURED_OFTEN = ("spare", COLD)
 VICTIMS = (1, 4, 8)
 
 
-class Victim(Client):
-    """The probe, with what it says on standard error."""
-
-    def __init__(self, daemon, library, way, arguments, program="mps-replay-probe"):
-        replayed, _, stack = way.partition(" ")
-        own = {"MPS_SHIM_REPLAY": replayed, "MPS_SHIM_LOG": "1", "MPS_SHIM_SPARE_STACK": stack}
-        self.environment = {**replay.environment(library, daemon.pipe), **own}
-        self.errors = daemon.folder / f"errors{len(daemon.clients)}"
-        command = ["sh", "-c", f'exec "$0" "$@" 2>{self.errors}', str(daemon.subject.root / program)]
-        super().__init__(self, [*command, *arguments])
-        daemon.clients.append(self)
-
-    def spares(self):
-        return self.errors.read_text().count(STANDS)
-
-    def recoveries(self):
-        self.read(0.01)
-        if self.process.poll() is not None or self.find("error"):
-            raise Failed(f"a victim has ended: {self.lines[-2:]}; {self.errors.read_text()[-600:]}")
-        return sum(line["event"] == "recovered" for line in self.lines)
+def is_by_the_spare(way, recoveries):
+    """Fails where a copy stood by and was not gone on with."""
+    ways = [one["way"] for one in recoveries]
+    if way != COLD and set(ways) != {BY_THE_SPARE}:
+        raise Failed(f"by the spare copy {ways.count(BY_THE_SPARE)} of {len(ways)}")
 
 
-def have_spares(daemon, programs, done):
-    """Waits until each has made another copy than before that many faults; where one does not, says what it says of it."""
-    try:
-        until(lambda: all(program.spares() > done for program in programs), 40, f"spare copies after {done} faults")
-    except Failed as failed:
-        late = next(program for program in programs if program.spares() <= done)
-        said = [line for line in late.errors.read_text().splitlines() if "spare" in line or "recovered" in line]
-        raise Failed(f"{failed}: {said[-6:]}") from failed
+def total_ms(recoveries):
+    return [one["total_us"] / 1000 for one in recoveries]
+
+
+def probed(kinds, seconds=10):
+    """What the probe is told for so many faults, with so many seconds for each."""
+    patience = str(120 + seconds * len(kinds))
+    return ["--recoveries", str(len(kinds)), "--seconds", patience, "--light", *replay.BELONGINGS["all"]]
 
 
 def faults(ours, library, way, victims, kinds):
     """One fault after the other beside so many victims, each when all have a copy ready, or without one."""
-    seconds = str(120 + 10 * len(kinds))
-    arguments = ["--recoveries", str(len(kinds)), "--seconds", seconds, "--light", *replay.BELONGINGS["all"]]
     with configured(ours, NO_QUARANTINE) as daemon:
-        programs = [Victim(daemon, library, way, arguments) for _ in range(victims)]
-        for program in programs:
-            program.wait("ready", 120)
-        for done, kind in enumerate(kinds):
-            if way != COLD:
-                have_spares(daemon, programs, done)
-            daemon.client("mps-aggressor", kind).process.wait(30)
-            last = done + 1 == len(kinds)
-
-            def is_over():
-                # After the last one it compares and ends.
-                for program in programs:
-                    program.read(0.01)
-                return all(
-                    sum(line["event"] == "recovered" for line in program.lines) > done
-                    or (last and program.process.poll() is not None)
-                    for program in programs
-                )
-
-            try:
-                until(is_over, 40, f"recoveries from {kind}")
-            except Failed as failed:
-                where = hangs.told(programs[0], [("daemon", daemon.process.pid)])
-                raise Failed(f"{failed}: {programs[0].errors.read_text()[-600:]}\n{where}") from failed
-        recoveries, after = [], {kind: [] for kind in dict.fromkeys(kinds)}
-        for program in programs:
-            program.process.wait(60)
-            while program.read(0.05):
-                pass
-            own = replay.checked(program.lines, program.errors.read_text(), len(kinds))
-            for kind, one in zip(kinds, own):
-                after[kind].append(one["total_us"] / 1000)
-            recoveries += own
-    ways = [one["way"] for one in recoveries]
-    if way != COLD and set(ways) != {BY_THE_SPARE}:
-        raise Failed(f"by the spare copy {ways.count(BY_THE_SPARE)} of {len(ways)}")
-    total = [one["total_us"] / 1000 for one in recoveries]
+        programs = [Victim(daemon, library, way, probed(kinds)) for _ in range(victims)]
+        found = beside(programs, daemon, way, kinds)
+    recoveries = list(itertools.chain.from_iterable(found))
+    is_by_the_spare(way, recoveries)
+    total = total_ms(recoveries)
+    after = {kind: [one["total_us"] / 1000 for own in found for one, of in zip(own, kinds) if of == kind] for kind in dict.fromkeys(kinds)}
     by_kind = {f"after {kind}, ms": spread_to_p99(times) for kind, times in after.items()}
     steps = {f"{step}, ms": spread([one["steps_us"][step] / 1000 for one in recoveries]) for step in STEPS}
     if way != COLD:
         steps |= {f"switch: {part}, ms": spread([one["switch_us"][part] / 1000 for one in recoveries]) for part in SWITCH}
         steps["calls of the spare copy"] = spread([one["calls"] for one in recoveries])
+        steps |= longest(recoveries)
     return {"recovered, bit-exact": f"{len(total)} of {len(total)}", "error to gate, ms": spread_to_p99(total), **by_kind, **steps}
+
+
+def longest(recoveries):
+    """The three that took longest, with the steps that took more than a tenth of each."""
+    found = {}
+    for number, one in enumerate(sorted(recoveries, key=lambda one: -one["total_us"])[:3], 1):
+        parts = {**one["steps_us"], **{f"switch: {part}": taken for part, taken in one["switch_us"].items()}}
+        large = {part: taken / 1000 for part, taken in parts.items() if 10 * taken > one["total_us"]}
+        found[f"the {number}. longest, ms"] = f"{one['total_us'] / 1000}: {large}"
+    return found
+
+
+def models(ours, library, way, victims, kinds):
+    """The same beside programs with 8 GiB each in 64 blocks, which compare all of it after each fault; PyTorch with a captured
+    graph is one of several.
+    """
+    slabs = ["--slabs", "64,128"]
+    with configured(ours, NO_QUARANTINE) as daemon:
+        programs = [Victim(daemon, library, way, probed(kinds, 30) + slabs) for _ in range(max(1, victims - 1))]
+        if victims > 1:
+            programs.append(Torch(daemon, library, way))
+        found = beside(programs, daemon, way, kinds)
+    is_by_the_spare(way, list(itertools.chain.from_iterable(found)))
+    own = found[:-1] if victims > 1 else found
+    large = total_ms(itertools.chain.from_iterable(own))
+    result = {"recovered, bit-exact": f"{sum(map(len, found))} of {victims * len(kinds)}", "8 GiB: error to gate, ms": spread_to_p99(large)}
+    if victims > 1:
+        result["PyTorch: error to gate, ms"] = spread_to_p99(total_ms(found[-1]))
+    return result
 
 
 def one_side(daemon, program, kind):
@@ -240,14 +222,21 @@ def stacks(ours, library):
 
 def works(ours, theirs, library, count):
     """The suite: so many faults `oob` and `trap`, half as many beside several victims, and one `misaligned` for each way and
-    number of victims; one fault as it was, of which a picture is drawn; stacks, and memory. With --quick it is two of them, some two minutes; 34 else.
+    number of victims, or a tenth of that with full stacks; as many `misaligned` beside one; a fifth beside large programs; one fault as it was, of which a
+    picture is drawn; stacks, and memory. With --quick it is two of them, some two minutes; 100 else, more than half an hour.
     """
     works = {}
     for victims in VICTIMS:
         for way, name in WAYS.items():
+            times = count if way in MEASURED_OFTEN else -(-count // 10)
             # After a misaligned access the server may deny a fault: then the next culprit would be on another one.
-            few = ["oob", "trap"] * (count if victims == 1 else max(1, count // 2)) + ["misaligned"]
+            few = ["oob", "trap"] * (times if victims == 1 else -(-times // 2)) + ["misaligned"]
             works[f"faults {name}, {victims} victims"] = lambda way=way, victims=victims, few=few: faults(ours, library, way, victims, few)
+    for way in MEASURED_OFTEN:
+        for victims in (1, 8):
+            few = ["oob", "trap"] * -(-count // 10)
+            works[f"models {WAYS[way]}, {victims} victims"] = lambda way=way, victims=victims, few=few: models(ours, library, way, victims, few)
+        works[f"faults {WAYS[way]}, misaligned"] = lambda way=way: faults(ours, library, way, 1, ["misaligned"] * count)
     works["one_fault"] = lambda: one_fault(ours, theirs, library)
     works["steady"] = lambda: steady(ours, library, 5 if count < 10 else 60)
     works["stacks"] = lambda: stacks(ours, library)

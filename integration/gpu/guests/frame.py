@@ -10,7 +10,8 @@ A guest hands `serve` a function that computes its values from what it keeps on 
     wrong KIND     does wrong itself while that goes on
     rest SECONDS   waits for so long for a recovery, ends that, and tells what it has seen
 
-Answers are lines of JSON. `told` has what the program was told, `wrong` how often a value that came as good was not.
+Answers are lines of JSON. `told` has what the program was told, of which the first `earlier` came before it said that it was
+at work, `wrong` how often a value that came as good was not.
 """
 
 import ctypes
@@ -84,6 +85,7 @@ class Work:
     def __init__(self, compute, expected):
         self.compute, self.expected = compute, expected
         self.rounds, self.in_a_row, self.wrong, self.told = 0, 0, 0, []
+        self.earlier = 0
         self.is_over = threading.Event()
         self.thread = threading.Thread(target=self.go_on)
         self.thread.start()
@@ -112,7 +114,7 @@ class Work:
             self.told.append(STILL)
         self.is_over.set()
         self.thread.join(PATIENCE)
-        return {"told": self.told, "is_same": is_same, "wrong": self.wrong, "rounds": self.rounds}
+        return {"told": self.told, "is_same": is_same, "wrong": self.wrong, "rounds": self.rounds, "earlier": self.earlier}
 
 
 def settled(compute, expected):
@@ -145,6 +147,7 @@ def serve(compute):
         if command == "busy":
             work, codes = Work(compute, expected), []
             work.until(lambda: work.rounds >= 2, PATIENCE)
+            work.earlier = len(work.told)
             say("busy", rounds=work.rounds)
             continue
         if command == "wrong":

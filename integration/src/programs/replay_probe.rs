@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle|--ticking] [--tail] [--threads N] [--library] [--variable]
-//!                  [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--strange-graph] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--until-stdin-closes]
+//!                  [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--strange-graph] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--slabs COUNT,MIB] [--until-stdin-closes]
 //!                  [--maps FOLDER] [--scene NAME]
 //! ```
 //! It has memory of several sizes, some that it mapped itself, a range of host memory, two streams, two events, a module
@@ -23,6 +23,7 @@
 //!   `--graph` for graphs, which rounds use.
 //! - `--until-stdin-closes`: with that done it goes on with rounds until its standard input ends.
 //! - `--light` leaves the large blocks out, of which the simulated driver makes page after page.
+//! - `--slabs COUNT,MIB` has so many blocks of so many MiB besides, which are compared after each recovery.
 //! - `--strange-graph` makes a graph with a node of a kind that is not made again, `--context` a context of its own, `--linker` a linker
 //!   that is at work, `--shared-event` an event for other processes, `--stuck`
 //!   leaves a thread in the driver for as long as the process lives: programs that cannot be recovered.
@@ -49,6 +50,7 @@ mod pools;
 mod private;
 mod scenes;
 mod settings;
+mod slabs;
 mod stacks;
 mod stored;
 mod variables;
@@ -60,6 +62,7 @@ use super::report::{Report, milliseconds, time_of_day_us};
 use last::Recovery;
 use options::{Options, USAGE};
 use serde_json::{Value, json};
+use slabs::Slabs;
 use std::io::Read;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -118,6 +121,7 @@ struct Probe<'a> {
     options: &'a Options,
     workload: Workload,
     workers: Vec<Worker>,
+    slabs: Option<Slabs>,
     is_intact: bool,
 }
 
@@ -162,7 +166,8 @@ impl<'a> Probe<'a> {
         if options.is_stuck {
             workload.leave_a_thread_in_the_driver()?;
         }
-        let mut probe = Self { report, options, workload, workers, is_intact: true };
+        let slabs = options.slabs.map(Slabs::new).transpose()?;
+        let mut probe = Self { report, options, workload, workers, slabs, is_intact: true };
         probe.whole_round()?;
         report.say("ready", json!({ "made_ms": milliseconds(begin.elapsed()), "has_shim": last::get().is_some() }));
         Ok(probe)
@@ -224,11 +229,22 @@ impl<'a> Probe<'a> {
 
     fn check(&mut self) -> Result<(), GpuError> {
         let wrong = self.workload.wrong()?;
+        self.judge(&wrong);
+        Ok(())
+    }
+
+    /// Compares what takes seconds, and is compared after recoveries only.
+    fn check_slabs(&mut self) -> Result<(), GpuError> {
+        let wrong = self.slabs.as_ref().map_or_else(|| Ok(Vec::new()), Slabs::wrong)?;
+        self.judge(&wrong);
+        Ok(())
+    }
+
+    fn judge(&mut self, wrong: &[String]) {
         if !wrong.is_empty() {
             self.is_intact = false;
             self.report.say("wrong", json!({ "what": wrong }));
         }
-        Ok(())
     }
 
     fn observe(&self, name: &str) {
@@ -273,7 +289,7 @@ impl<'a> Probe<'a> {
             .collect();
         // What fails from here on is in the line, too: nobody could say else what was heard before.
         let anew = if count() > before { self.workload.begin_variables_anew() } else { Ok(()) };
-        let round = next.clone().and(anew).and_then(|()| self.whole_round());
+        let round = next.clone().and(anew).and_then(|()| self.whole_round()).and_then(|()| self.check_slabs());
         self.report.say(
             "fault",
             json!({
@@ -349,12 +365,13 @@ impl<'a> Probe<'a> {
             self.workload.begin_anew()?;
         }
         self.whole_round()?;
+        self.check_slabs()?;
         self.observe(&format!("{before}-after"));
         self.report.say(
             "recovered",
             json!({
                 "told": told, "good_at_us": good_at, "is_told_right": is_told_right, "is_intact": self.is_intact,
-                "bytes": self.workload.bytes(), "resources": self.options.is_counting.then(observed::resources),
+                "bytes": self.workload.bytes() + self.slabs.as_ref().map_or(0, Slabs::bytes), "resources": self.options.is_counting.then(observed::resources),
                 "recovery": recovery.map(|last| self.seen(last).describe()),
             }),
         );

@@ -118,7 +118,8 @@ inline void until(const std::function<bool()> &fact, double seconds) {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
-inline void say(const std::string &event, const std::vector<CUresult> &codes = {}, const Seen &seen = {}) {
+// `earlier`: how many of the errors came before the program said that it was at work.
+inline void say(const std::string &event, const std::vector<CUresult> &codes = {}, const Seen &seen = {}, int earlier = 0) {
     std::ostringstream line;
     line << "{\"event\": \"" << event << "\", \"recoveries\": " << recoveries() << ", \"codes\": [";
     for (size_t i = 0; i < codes.size(); i++) line << (i ? ", " : "") << codes[i];
@@ -129,7 +130,7 @@ inline void say(const std::string &event, const std::vector<CUresult> &codes = {
         line << (i ? ", \"" : "\"") << text << '"';
     }
     line << "], \"is_same\": " << (seen.is_same ? "true" : "false") << ", \"wrong\": " << seen.wrong
-         << ", \"rounds\": " << seen.rounds << "}";
+         << ", \"rounds\": " << seen.rounds << ", \"earlier\": " << earlier << "}";
     puts(line.str().c_str());
     fflush(stdout);
 }
@@ -140,7 +141,8 @@ inline int serve(int count, char **arguments, const std::function<Values()> &com
     if (expected.empty() || compute() != expected) return fprintf(stderr, "the program is not the same twice\n"), 3;
     say("ready");
     Seen at_work;
-    std::atomic<int> rounds{0}, in_a_row{0};
+    std::atomic<int> rounds{0}, in_a_row{0}, heard{0};
+    int earlier = 0;
     std::atomic<bool> is_over{false};
     std::thread work;
     std::vector<CUresult> codes;
@@ -150,14 +152,15 @@ inline int serve(int count, char **arguments, const std::function<Values()> &com
         uint64_t before = 0;
         words >> command >> first >> before;
         if (command == "busy") {
-            at_work = {}, codes = {}, rounds = 0, in_a_row = 0, is_over = false;
+            at_work = {}, codes = {}, rounds = 0, in_a_row = 0, heard = 0, is_over = false;
             work = std::thread([&] {
                 while (!is_over && at_work.told.size() < 10 * TRIES) {
                     one(compute, expected, at_work);
-                    rounds = at_work.rounds, in_a_row = at_work.in_a_row;
+                    heard = at_work.told.size(), rounds = at_work.rounds, in_a_row = at_work.in_a_row;
                 }
             });
             until([&] { return rounds >= 2; }, PATIENCE);
+            earlier = heard;
             say("busy");
         } else if (command == "wrong") {
             codes = fault(kernels, first);
@@ -171,7 +174,7 @@ inline int serve(int count, char **arguments, const std::function<Values()> &com
             is_over = true;
             work.join();
             at_work.is_same = is_same;
-            say("round", codes, at_work);
+            say("round", codes, at_work, earlier);
         } else {
             Seen seen;
             if (command == "round" && !first.empty()) until([&] { return recoveries() > before; }, atof(first.c_str()));

@@ -1,6 +1,7 @@
 //! What the program is asked to do: its command line, as its header describes it.
 
 use super::private::Private;
+use super::slabs::Shape;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ const SECONDS: u64 = 30;
 
 /// What it says where it does not understand.
 pub(super) const USAGE: &str = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle|--ticking] [--tail] [--threads N] [--library] \
-                    [--variable] [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--strange-graph] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--until-stdin-closes] \
+                    [--variable] [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--strange-graph] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--slabs COUNT,MIB] [--until-stdin-closes] \
                     [--resources] [--at-once] [--maps FOLDER] [--scene NAME]";
 /// All of them.
 #[derive(Debug)]
@@ -36,6 +37,7 @@ pub(super) struct Options {
     pub(super) has_shared_event: bool,
     pub(super) is_stuck: bool,
     pub(super) is_light: bool,
+    pub(super) slabs: Option<Shape>,
     pub(super) is_staying: bool,
     pub(super) private: Vec<String>,
     pub(super) is_counting: bool,
@@ -68,6 +70,7 @@ impl Options {
             has_shared_event: false,
             is_stuck: false,
             is_light: false,
+            slabs: None,
             is_staying: false,
             private: Vec::new(),
             is_counting: false,
@@ -98,6 +101,7 @@ impl Options {
                 "--shared-event" => options.has_shared_event = true,
                 "--stuck" => options.is_stuck = true,
                 "--light" => options.is_light = true,
+                "--slabs" => options.slabs = Some(arguments.next()?.parse().ok()?),
                 "--until-stdin-closes" => options.is_staying = true,
                 "--private" => options.private = arguments.next()?.split(',').map(str::to_owned).collect(),
                 "--resources" => options.is_counting = true,

@@ -45,7 +45,7 @@ pub(super) fn words_are(words: &[u32], value: u32) -> bool {
     words.iter().all(|word| *word == value)
 }
 
-pub(super) fn pattern(size: usize, seed: u8) -> Vec<u8> {
+pub(in crate::programs::replay_probe) fn pattern(size: usize, seed: u8) -> Vec<u8> {
     let period: Vec<u8> = (0..PERIOD).map(|at| at.to_le_bytes()[0].wrapping_add(seed)).collect();
     let mut bytes = period.repeat(size.div_ceil(PERIOD));
     bytes.truncate(size);
