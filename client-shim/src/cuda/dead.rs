@@ -10,7 +10,6 @@
 #![expect(unsafe_code, reason = "unloads a library and blocks a thread's signals")]
 
 use std::{
-    ffi::c_int,
     mem::MaybeUninit,
     ptr,
     sync::{
@@ -27,7 +26,7 @@ use super::{
     library,
     resources::Known,
 };
-use crate::process::{failpoint::fails, glibc, imports, silent};
+use crate::process::{failpoint::fails, glibc, imports, silent::Place};
 
 /// The first copy stays loaded when it is closed, and does something at the end of the process that it has asked for
 /// before it could be led (seen with 580.159.04): it stays as it is, cut off.
@@ -82,7 +81,7 @@ pub(crate) fn are_cut_off(patience: Duration) -> bool {
 }
 
 /// What cuts a dead copy off, and says which descriptors are there still.
-type Amputate = Box<dyn FnOnce() -> Vec<c_int> + Send>;
+type Amputate = Box<dyn FnOnce() -> Vec<Place> + Send>;
 
 /// What is to be done with a dead copy.
 struct Work {
@@ -117,7 +116,7 @@ pub(crate) fn give_back(dead: Option<Dead>) {
 
 /// The same for one that is not cut off yet: `amputate` does so, and says which descriptors are there still. `dead` is
 /// `None` for one that stays.
-pub(crate) fn bury(dead: Option<Dead>, uncut: Uncut, amputate: impl FnOnce() -> Vec<c_int> + Send + 'static) {
+pub(crate) fn bury(dead: Option<Dead>, uncut: Uncut, amputate: impl FnOnce() -> Vec<Place> + Send + 'static) {
     begin(Work { dead, cut: Some((uncut, Box::new(amputate))) });
 }
 
@@ -205,13 +204,13 @@ pub(crate) struct Dead {
     copy: Copy,
     is_shown: bool,
     /// Descriptors that nothing comes from any more.
-    descriptors: Vec<c_int>,
+    descriptors: Vec<Place>,
 }
 
 impl Dead {
     /// The copy that has lived until now; `None` if it is the program's own, or nobody knows what it has. `descriptors`
     /// are those that were cut off already, `known` where nothing else may be found, of this copy and of all before.
-    pub(crate) fn take(descriptors: Vec<c_int>, known: Known) -> Option<Self> {
+    pub(crate) fn take(descriptors: Vec<Place>, known: Known) -> Option<Self> {
         *locked(&KNOWN) = known;
         let (copy, is_shown) = copies::take_leave()?;
         copy.owner?.forget_exits();
@@ -219,7 +218,7 @@ impl Dead {
     }
 
     /// A copy that is not needed: nobody has got anything from it. Its descriptors are cut off.
-    pub(crate) fn discarded(copy: Copy, descriptors: Vec<c_int>) -> Self {
+    pub(crate) fn discarded(copy: Copy, descriptors: Vec<Place>) -> Self {
         if let Some(owner) = copy.owner {
             owner.forget_exits();
         }
@@ -249,7 +248,7 @@ impl Dead {
             }
             return;
         }
-        self.descriptors.into_iter().for_each(silent::close);
+        self.descriptors.into_iter().for_each(Place::close);
         owner.delete_keys();
         // SAFETY: the handle is open.
         if let Some(library) = unsafe { imports::Library::of(self.copy.handle) } {
