@@ -36,8 +36,6 @@ pub(super) enum Mapped {
     Noted(Owner),
     /// Nobody has: all that is mapped of the GPU's files before there is another copy.
     Seen(Vec<Range>),
-    /// It stays.
-    Kept,
 }
 
 impl Mapped {
@@ -55,7 +53,6 @@ impl Mapped {
                 let own = same.map(|(start, end)| (start, end - start)).filter(|range| !is_anothers(*range));
                 own.map(|(start, size)| u32::from(resources::is_overlaid(start, size))).sum()
             }
-            Self::Kept => 0,
         }
     }
 }

@@ -502,11 +502,8 @@ fn at_random(seed: u64, are_together: bool) -> Found<()> {
             return Err(format!("seed {seed}, turn {turn}: {looked:?}"));
         }
         let tries = if are_together { 10 } else { 1 };
-        if let Err(why) = comes_round(&mut owner, &mut peer, key + 100, tries) {
-            // Who is hit again while it is recovered may be refused for good, and then there is nothing more to see.
-            let is_refused = owner.does("refused")?.1 == "true" || peer.does("refused")?.1 == "true";
-            return if are_together && is_refused { Ok(()) } else { Err(format!("seed {seed}, turn {turn}: {why}")) };
-        }
+        comes_round(&mut owner, &mut peer, key + 100, tries)
+            .map_err(|why| format!("seed {seed}, turn {turn}: {why}"))?;
     }
     Ok(())
 }
