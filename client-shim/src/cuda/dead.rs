@@ -2,12 +2,14 @@
 //!
 //! A thread that ends does both, beside the program, and makes the file of the next copy. Giving back is whole
 //! ([`resources`](super::resources)): a process recovers as often as it must. A copy with a thread that does not wait yet, as
-//! on a slow machine, is tried again after the next one, and some more times in the background. It stays if that never
-//! comes, or if the program has an address in it ([`copies::is_shown`]): a function that is not hooked, a private table.
+//! on a slow machine, is tried again some more times in the background, and after each later one ([`line`]). It stays if that
+//! never helps, or if the program has an address in it ([`copies::is_shown`]): a function that is not hooked, a private table.
 //! The first one stays in any case.
 //!
 //! Another recovery waits until the last dead copy is cut off, and comes before what is given back.
 #![expect(unsafe_code, reason = "unloads a library and blocks a thread's signals")]
+
+mod line;
 
 use std::{
     mem::MaybeUninit,
@@ -19,6 +21,8 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+
+use line::Line;
 
 use super::{
     copies::{self, Copy},
@@ -42,12 +46,14 @@ static WANTED: AtomicUsize = AtomicUsize::new(0);
 /// How many dead copies are not cut off yet.
 static UNCUT: Mutex<usize> = Mutex::new(0);
 static CUT: Condvar = Condvar::new();
-/// Dead copies with a thread that has not ended, each with how often that was tried.
-static NOT_ENDED: Mutex<Vec<(Dead, u32)>> = Mutex::new(Vec::new());
-/// How often one is tried at most, and the time between two tries, at first and at most.
-const MOST_TRIES: u32 = 12;
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// Dead copies with a thread that has not ended.
+static NOT_ENDED: Mutex<Line<Dead>> = Mutex::new(Line::new());
+static HAS_COME: Condvar = Condvar::new();
+/// How long the threads of one are asked, at first and at most, where no recovery waits for that.
+const ASKING: Duration = Duration::from_millis(500);
+const LONGEST_ASKING: Duration = Duration::from_secs(4);
+/// Between two looks whether a recovery still waits.
+const GIVING_WAY: Duration = Duration::from_millis(5);
 /// Somebody tries again in the background.
 static IS_TRYING: AtomicBool = AtomicBool::new(false);
 
@@ -138,6 +144,8 @@ fn begin(work: Work) {
         if let Some(dead) = work.and_then(Work::cut) {
             dead.give_back();
         }
+        // Whatever kept a thread of another one from its end may be over by now.
+        locked(&NOT_ENDED).all_are_due(Instant::now());
         try_again();
         copies::make_next();
         keep_trying();
@@ -151,7 +159,9 @@ fn begin(work: Work) {
     if !is_begun {
         let work = locked(&left).take();
         let dead = work.and_then(Work::cut);
-        locked(&NOT_ENDED).extend(dead.map(|dead| (dead, 0)));
+        if let Some(dead) = dead {
+            locked(&NOT_ENDED).gives_way(dead, 0, Instant::now());
+        }
     }
 }
 
@@ -169,29 +179,33 @@ pub(crate) fn is_one_given_back() -> bool {
     !are_cut_off(Duration::ZERO) || matches!(GIVING_BACK.try_lock(), Err(TryLockError::WouldBlock))
 }
 
-/// Gives back what could not be given back before, each once; nothing while a recovery waits for that.
+/// Whether a recovery waits until nothing is given back.
+fn is_wanted() -> bool {
+    WANTED.load(Ordering::Acquire) > 0
+}
+
+/// Gives back what could not be given back before and is due, each once; nothing while a recovery waits for that.
 fn try_again() {
-    let mut left = std::mem::take(&mut *locked(&NOT_ENDED)).into_iter();
-    while WANTED.load(Ordering::Acquire) == 0
-        && let Some((dead, tries)) = left.next()
-    {
+    let now = Instant::now();
+    while !is_wanted() {
+        let due = locked(&NOT_ENDED).due(now);
+        let Some((dead, tries)) = due else { return };
         dead.try_to_give_back(tries);
     }
-    locked(&NOT_ENDED).extend(left);
 }
 
 /// The same until nothing is left, or has been tried too often. One thread does so at a time.
 fn keep_trying() {
-    let is_left = || !locked(&NOT_ENDED).is_empty();
+    let is_left = || locked(&NOT_ENDED).next().is_some();
     while is_left() && !IS_TRYING.swap(true, Ordering::AcqRel) {
-        let mut pause = FIRST_PAUSE;
-        while is_left() {
-            let until = Instant::now() + pause;
-            while Instant::now() < until {
-                thread::park_timeout(until.saturating_duration_since(Instant::now()));
-            }
+        loop {
+            let line = locked(&NOT_ENDED);
+            let Some(next) = line.next() else { break };
+            let pause = next.saturating_duration_since(Instant::now());
+            let pause = if is_wanted() { pause.max(GIVING_WAY) } else { pause };
+            // One that comes meanwhile is due sooner.
+            drop(HAS_COME.wait_timeout(line, pause));
             try_again();
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
         // Whoever comes between this and the look has gone on without.
         IS_TRYING.store(false, Ordering::Release);
@@ -227,11 +241,17 @@ impl Dead {
 
     /// Gives it back, or leaves it for later where a recovery waits.
     fn give_back(self) {
-        if WANTED.load(Ordering::Acquire) > 0 {
-            locked(&NOT_ENDED).push((self, 0));
+        if is_wanted() {
+            self.is_left(|line, dead, now| line.gives_way(dead, 0, now));
         } else {
             self.try_to_give_back(0);
         }
+    }
+
+    /// It is tried again.
+    fn is_left(self, leave: impl FnOnce(&mut Line<Self>, Self, Instant)) {
+        leave(&mut locked(&NOT_ENDED), self, Instant::now());
+        HAS_COME.notify_all();
     }
 
     /// Gives it back, which was tried so often before.
@@ -241,11 +261,11 @@ impl Dead {
         let Some(owner) = self.copy.owner.filter(|_| is_to_go) else { return };
         let Some(code) = library::find(self.copy.handle, cuInit::FUNCTION.name) else { return };
         // One that goes on may touch all that the copy had.
-        if owner.end_threads(code.as_ptr()).is_err() {
-            let tries = tries + 1;
-            if tries < MOST_TRIES {
-                locked(&NOT_ENDED).push((self, tries));
-            }
+        let patience = (ASKING * (1 << tries.min(10))).min(LONGEST_ASKING);
+        if owner.end_threads(code.as_ptr(), patience, is_wanted).is_err() {
+            self.is_left(|line, dead, now| {
+                if is_wanted() { line.gives_way(dead, tries, now) } else { line.was_tried(dead, tries + 1, now) }
+            });
             return;
         }
         self.descriptors.into_iter().for_each(Place::close);
