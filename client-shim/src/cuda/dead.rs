@@ -242,14 +242,14 @@ impl Dead {
     /// Gives it back, or leaves it for later where a recovery waits.
     fn give_back(self) {
         if is_wanted() {
-            self.is_left(|line, dead, now| line.gives_way(dead, 0, now));
+            self.joins_the_line(|line, dead, now| line.gives_way(dead, 0, now));
         } else {
             self.try_to_give_back(0);
         }
     }
 
     /// It is tried again.
-    fn is_left(self, leave: impl FnOnce(&mut Line<Self>, Self, Instant)) {
+    fn joins_the_line(self, leave: impl FnOnce(&mut Line<Self>, Self, Instant)) {
         leave(&mut locked(&NOT_ENDED), self, Instant::now());
         HAS_COME.notify_all();
     }
@@ -263,7 +263,7 @@ impl Dead {
         // One that goes on may touch all that the copy had.
         let patience = (ASKING * (1 << tries.min(10))).min(LONGEST_ASKING);
         if owner.end_threads(code.as_ptr(), patience, is_wanted).is_err() {
-            self.is_left(|line, dead, now| {
+            self.joins_the_line(|line, dead, now| {
                 if is_wanted() { line.gives_way(dead, tries, now) } else { line.was_tried(dead, tries + 1, now) }
             });
             return;

@@ -105,11 +105,6 @@ impl Recovery {
         self.count
     }
 
-    /// Whether any was refused.
-    pub(super) fn was_refused(&self) -> bool {
-        self.refused > 0
-    }
-
     /// Whether the last one was with a spare copy.
     pub(super) fn is_by_a_spare(&self) -> bool {
         self.way == 1
