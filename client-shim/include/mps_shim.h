@@ -60,7 +60,7 @@ struct mps_shim_recovery {
      * "held" is the wait for the copy's own thread, which may be in a call of the copy's */
     uint64_t switch_us[10];
     uint32_t calls;           /* of the spare copy's functions in them */
-    uint32_t reserved;
+    uint32_t begun_again;     /* fresh copies of the driver that were hit themselves before they had everything */
     uint64_t at_us;           /* when the error was noticed: microseconds since 1970; total_us is from then on */
     uint64_t cut_off_us;      /* from then on until the dead copy was cut off, from when it holds nothing of the GPU any
                                * more; 0 before that. More than total_us where it was done beside the program */

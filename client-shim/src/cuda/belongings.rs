@@ -274,6 +274,11 @@ pub(crate) fn take() -> Belongings {
     Belongings { is_deads: true, ..mem::take(&mut living.living) }
 }
 
+/// What a copy had that has led and never lived: who is dead still is the one before.
+pub(crate) fn take_discarded() -> Belongings {
+    mem::take(&mut living().living)
+}
+
 /// The spare copy lives from now on, with what it has opened; what the one before had.
 pub(crate) fn exchange(spare: BTreeMap<c_int, Identity>) -> Belongings {
     let before = take();

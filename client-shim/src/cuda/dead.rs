@@ -2,15 +2,16 @@
 //!
 //! A thread that ends does both, beside the program, and makes the file of the next copy. Giving back is whole
 //! ([`resources`](super::resources)): a process recovers as often as it must. A copy with a thread that does not wait yet, as
-//! on a slow machine, is tried again after the next one, and some more times in the background. It stays if that never
-//! comes, or if the program has an address in it ([`copies::is_shown`]): a function that is not hooked, a private table.
+//! on a slow machine, is tried again some more times in the background, and after each later one ([`line`]). It stays if that
+//! never helps, or if the program has an address in it ([`copies::is_shown`]): a function that is not hooked, a private table.
 //! The first one stays in any case.
 //!
 //! Another recovery waits until the last dead copy is cut off, and comes before what is given back.
 #![expect(unsafe_code, reason = "unloads a library and blocks a thread's signals")]
 
+mod line;
+
 use std::{
-    ffi::c_int,
     mem::MaybeUninit,
     ptr,
     sync::{
@@ -21,13 +22,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use line::Line;
+
 use super::{
     copies::{self, Copy},
     functions::lookup::cuInit,
     library,
     resources::Known,
 };
-use crate::process::{failpoint::fails, glibc, imports, silent};
+use crate::process::{failpoint::fails, glibc, imports, silent::Place};
 
 /// The first copy stays loaded when it is closed, and does something at the end of the process that it has asked for
 /// before it could be led (seen with 580.159.04): it stays as it is, cut off.
@@ -43,12 +46,14 @@ static WANTED: AtomicUsize = AtomicUsize::new(0);
 /// How many dead copies are not cut off yet.
 static UNCUT: Mutex<usize> = Mutex::new(0);
 static CUT: Condvar = Condvar::new();
-/// Dead copies with a thread that has not ended, each with how often that was tried.
-static NOT_ENDED: Mutex<Vec<(Dead, u32)>> = Mutex::new(Vec::new());
-/// How often one is tried at most, and the time between two tries, at first and at most.
-const MOST_TRIES: u32 = 12;
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// Dead copies with a thread that has not ended.
+static NOT_ENDED: Mutex<Line<Dead>> = Mutex::new(Line::new());
+static HAS_COME: Condvar = Condvar::new();
+/// How long the threads of one are asked, at first and at most, where no recovery waits for that.
+const ASKING: Duration = Duration::from_millis(500);
+const LONGEST_ASKING: Duration = Duration::from_secs(4);
+/// Between two looks whether a recovery still waits.
+const GIVING_WAY: Duration = Duration::from_millis(5);
 /// Somebody tries again in the background.
 static IS_TRYING: AtomicBool = AtomicBool::new(false);
 
@@ -82,7 +87,7 @@ pub(crate) fn are_cut_off(patience: Duration) -> bool {
 }
 
 /// What cuts a dead copy off, and says which descriptors are there still.
-type Amputate = Box<dyn FnOnce() -> Vec<c_int> + Send>;
+type Amputate = Box<dyn FnOnce() -> Vec<Place> + Send>;
 
 /// What is to be done with a dead copy.
 struct Work {
@@ -117,7 +122,7 @@ pub(crate) fn give_back(dead: Option<Dead>) {
 
 /// The same for one that is not cut off yet: `amputate` does so, and says which descriptors are there still. `dead` is
 /// `None` for one that stays.
-pub(crate) fn bury(dead: Option<Dead>, uncut: Uncut, amputate: impl FnOnce() -> Vec<c_int> + Send + 'static) {
+pub(crate) fn bury(dead: Option<Dead>, uncut: Uncut, amputate: impl FnOnce() -> Vec<Place> + Send + 'static) {
     begin(Work { dead, cut: Some((uncut, Box::new(amputate))) });
 }
 
@@ -139,6 +144,8 @@ fn begin(work: Work) {
         if let Some(dead) = work.and_then(Work::cut) {
             dead.give_back();
         }
+        // Whatever kept a thread of another one from its end may be over by now.
+        locked(&NOT_ENDED).all_are_due(Instant::now());
         try_again();
         copies::make_next();
         keep_trying();
@@ -152,7 +159,9 @@ fn begin(work: Work) {
     if !is_begun {
         let work = locked(&left).take();
         let dead = work.and_then(Work::cut);
-        locked(&NOT_ENDED).extend(dead.map(|dead| (dead, 0)));
+        if let Some(dead) = dead {
+            locked(&NOT_ENDED).gives_way(dead, 0, Instant::now());
+        }
     }
 }
 
@@ -170,29 +179,33 @@ pub(crate) fn is_one_given_back() -> bool {
     !are_cut_off(Duration::ZERO) || matches!(GIVING_BACK.try_lock(), Err(TryLockError::WouldBlock))
 }
 
-/// Gives back what could not be given back before, each once; nothing while a recovery waits for that.
+/// Whether a recovery waits until nothing is given back.
+fn is_wanted() -> bool {
+    WANTED.load(Ordering::Acquire) > 0
+}
+
+/// Gives back what could not be given back before and is due, each once; nothing while a recovery waits for that.
 fn try_again() {
-    let mut left = std::mem::take(&mut *locked(&NOT_ENDED)).into_iter();
-    while WANTED.load(Ordering::Acquire) == 0
-        && let Some((dead, tries)) = left.next()
-    {
+    let now = Instant::now();
+    while !is_wanted() {
+        let due = locked(&NOT_ENDED).due(now);
+        let Some((dead, tries)) = due else { return };
         dead.try_to_give_back(tries);
     }
-    locked(&NOT_ENDED).extend(left);
 }
 
 /// The same until nothing is left, or has been tried too often. One thread does so at a time.
 fn keep_trying() {
-    let is_left = || !locked(&NOT_ENDED).is_empty();
+    let is_left = || locked(&NOT_ENDED).next().is_some();
     while is_left() && !IS_TRYING.swap(true, Ordering::AcqRel) {
-        let mut pause = FIRST_PAUSE;
-        while is_left() {
-            let until = Instant::now() + pause;
-            while Instant::now() < until {
-                thread::park_timeout(until.saturating_duration_since(Instant::now()));
-            }
+        loop {
+            let line = locked(&NOT_ENDED);
+            let Some(next) = line.next() else { break };
+            let pause = next.saturating_duration_since(Instant::now());
+            let pause = if is_wanted() { pause.max(GIVING_WAY) } else { pause };
+            // One that comes meanwhile is due sooner.
+            drop(HAS_COME.wait_timeout(line, pause));
             try_again();
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
         // Whoever comes between this and the look has gone on without.
         IS_TRYING.store(false, Ordering::Release);
@@ -205,13 +218,13 @@ pub(crate) struct Dead {
     copy: Copy,
     is_shown: bool,
     /// Descriptors that nothing comes from any more.
-    descriptors: Vec<c_int>,
+    descriptors: Vec<Place>,
 }
 
 impl Dead {
     /// The copy that has lived until now; `None` if it is the program's own, or nobody knows what it has. `descriptors`
     /// are those that were cut off already, `known` where nothing else may be found, of this copy and of all before.
-    pub(crate) fn take(descriptors: Vec<c_int>, known: Known) -> Option<Self> {
+    pub(crate) fn take(descriptors: Vec<Place>, known: Known) -> Option<Self> {
         *locked(&KNOWN) = known;
         let (copy, is_shown) = copies::take_leave()?;
         copy.owner?.forget_exits();
@@ -219,7 +232,7 @@ impl Dead {
     }
 
     /// A copy that is not needed: nobody has got anything from it. Its descriptors are cut off.
-    pub(crate) fn discarded(copy: Copy, descriptors: Vec<c_int>) -> Self {
+    pub(crate) fn discarded(copy: Copy, descriptors: Vec<Place>) -> Self {
         if let Some(owner) = copy.owner {
             owner.forget_exits();
         }
@@ -228,11 +241,17 @@ impl Dead {
 
     /// Gives it back, or leaves it for later where a recovery waits.
     fn give_back(self) {
-        if WANTED.load(Ordering::Acquire) > 0 {
-            locked(&NOT_ENDED).push((self, 0));
+        if is_wanted() {
+            self.joins_the_line(|line, dead, now| line.gives_way(dead, 0, now));
         } else {
             self.try_to_give_back(0);
         }
+    }
+
+    /// It is tried again.
+    fn joins_the_line(self, leave: impl FnOnce(&mut Line<Self>, Self, Instant)) {
+        leave(&mut locked(&NOT_ENDED), self, Instant::now());
+        HAS_COME.notify_all();
     }
 
     /// Gives it back, which was tried so often before.
@@ -242,14 +261,14 @@ impl Dead {
         let Some(owner) = self.copy.owner.filter(|_| is_to_go) else { return };
         let Some(code) = library::find(self.copy.handle, cuInit::FUNCTION.name) else { return };
         // One that goes on may touch all that the copy had.
-        if owner.end_threads(code.as_ptr()).is_err() {
-            let tries = tries + 1;
-            if tries < MOST_TRIES {
-                locked(&NOT_ENDED).push((self, tries));
-            }
+        let patience = (ASKING * (1 << tries.min(10))).min(LONGEST_ASKING);
+        if owner.end_threads(code.as_ptr(), patience, is_wanted).is_err() {
+            self.joins_the_line(|line, dead, now| {
+                if is_wanted() { line.gives_way(dead, tries, now) } else { line.was_tried(dead, tries + 1, now) }
+            });
             return;
         }
-        self.descriptors.into_iter().for_each(silent::close);
+        self.descriptors.into_iter().for_each(Place::close);
         owner.delete_keys();
         // SAFETY: the handle is open.
         if let Some(library) = unsafe { imports::Library::of(self.copy.handle) } {

@@ -1,14 +1,16 @@
 //! A sudden end, or a stop, at a named step, for the tests of what is left when anybody dies there.
 //!
 //! `MPS_SHIM_TEST_AT=kill:name` makes the process send itself SIGKILL when it comes to that step; `stop:name` makes it
-//! stop, so that a test can kill somebody else there and let it go on. `name:n` means the n-th time. The steps are those
+//! stop, so that a test can kill somebody else there and let it go on. `name:n` means the n-th time, `name:0` each
+//! time. The steps are those
 //! of allocation, escrow, adoption and recovery: between each two of them something has changed that outlives the process,
 //! or that another process sees.
 //!
 //! `hold:name:n` keeps the thread alone there, until there is a file of the name in `MPS_SHIM_TEST_GO`: what a slow machine
 //! does with a thread beside others that go on. One with `.held` behind that name says that it is there.
 //!
-//! `fail:name:n` makes something fail the first n times that it is tried: what a machine does that is too slow.
+//! `fail:name:n` makes something fail the first n times that it is tried: what a machine does that is too slow, or another
+//! fault at that moment.
 //!
 //! As the daemon's own (`controld/src/failpoint.rs`) the code exists only where `debug_assertions` are on, and the names
 //! are a closed list, of which the tests in `shim/steps.rs` take every one.
@@ -77,7 +79,7 @@ pub(crate) const POINTS: &[&str] = &[
 
 /// What can be made to fail.
 #[cfg(debug_assertions)]
-const FAILURES: &[&str] = &["dead-threads-end", "dead-copys-thread"];
+const FAILURES: &[&str] = &["dead-threads-end", "dead-copys-thread", "copy-hit-early", "copy-hit-late"];
 
 #[cfg(debug_assertions)]
 mod armed {
@@ -110,7 +112,16 @@ mod armed {
     struct Armed {
         what: What,
         name: String,
-        left: AtomicU32,
+        /// Which time, 0 for each; of a failure, how often.
+        time: u32,
+        seen: AtomicU32,
+    }
+
+    impl Armed {
+        /// Counts one time, from 1.
+        fn count(&self) -> u32 {
+            self.seen.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+        }
     }
 
     fn parse(text: &str) -> Option<Armed> {
@@ -124,8 +135,8 @@ mod armed {
         };
         let names = if what == What::Failure { FAILURES } else { POINTS };
         let name = parts.next().filter(|name| names.contains(name))?.to_owned();
-        let times = parts.next().map_or(Some(1), |times| times.parse().ok())?;
-        Some(Armed { what, name, left: AtomicU32::new(times) })
+        let time = parts.next().map_or(Some(1), |time| time.parse().ok())?;
+        Some(Armed { what, name, time, seen: AtomicU32::new(0) })
     }
 
     static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
@@ -144,7 +155,7 @@ mod armed {
     pub(super) fn reached(name: &'static str) {
         debug_assert!(POINTS.contains(&name), "{name} is missing in the list of steps");
         let Some(armed) = get().filter(|armed| armed.name == name) else { return };
-        if armed.what == What::Failure || armed.left.fetch_sub(1, Ordering::Relaxed) != 1 {
+        if armed.what == What::Failure || ![0, armed.count()].contains(&armed.time) {
             return;
         }
         match armed.what {
@@ -169,7 +180,7 @@ mod armed {
     pub(super) fn fails(name: &'static str) -> bool {
         debug_assert!(FAILURES.contains(&name), "{name} is missing in the list of failures");
         let Some(armed) = get().filter(|armed| armed.name == name) else { return false };
-        armed.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+        armed.what == What::Failure && armed.count() <= armed.time
     }
 
     #[cfg(test)]
@@ -180,9 +191,11 @@ mod armed {
         fn a_step_is_a_known_name_with_what_happens_there() {
             let armed = parse("stop:memory-mapped:2").unwrap();
             assert_eq!(
-                (armed.what, armed.name.as_str(), armed.left.into_inner()),
+                (armed.what, armed.name.as_str(), armed.time),
                 (What::Signal(libc::SIGSTOP), "memory-mapped", 2)
             );
+            assert_eq!(parse("stop:memory-mapped").unwrap().time, 1);
+            assert_eq!((armed.count(), armed.count()), (1, 2));
             assert!(parse("kill:gate-closed").is_some());
             assert_eq!(parse("hold:burial-begun").unwrap().what, What::Held);
             assert_eq!(parse("fail:dead-threads-end:3").unwrap().what, What::Failure);

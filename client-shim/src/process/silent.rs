@@ -7,13 +7,16 @@
 //!
 //! The dead copy's threads go on until they are ended, and one may close a number meanwhile, which the program gets for a
 //! file of its own then. So the file has a mark by which it is known again: the signal of `F_SETSIG`, which is never sent,
-//! since nobody asks for signals of it. An open file has that for itself, and its copies have it with it.
+//! since nobody asks for signals of it. An open file has that for itself, and its copies have it with it. Each dead copy has
+//! such a file for itself, and closes that alone: a number that it has closed may be the next dead copy's.
 #![expect(unsafe_code, reason = "descriptors are exchanged and closed by number")]
 
 use std::{
     ffi::c_int,
     os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
 };
+
+use super::descriptors::identity_of;
 
 /// `F_SETSIG` and `F_GETSIG` of `fcntl(2)`.
 const SET_SIGNAL: c_int = 10;
@@ -41,10 +44,30 @@ impl Silent {
         is_marked.then_some(Self(silent))
     }
 
-    /// Puts it in the place of a descriptor that is the dead copy's; whether it stands there.
-    pub(crate) fn takes_the_place(&self, number: c_int) -> bool {
+    /// Puts it in the place of a descriptor that is the dead copy's; `None` if it does not stand there.
+    pub(crate) fn takes_the_place(&self, number: c_int) -> Option<Place> {
+        let identity = identity_of(self.0.as_raw_fd())?;
         // SAFETY: by what the caller knows.
-        unsafe { libc::dup3(self.0.as_raw_fd(), number, libc::O_CLOEXEC) == number }
+        let stands = unsafe { libc::dup3(self.0.as_raw_fd(), number, libc::O_CLOEXEC) == number };
+        stands.then_some(Place { number, identity })
+    }
+}
+
+/// Where such a file stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    number: c_int,
+    /// Which of these files: device and inode.
+    identity: (u64, u64),
+}
+
+impl Place {
+    /// Closes the number, if that very file is still there.
+    pub(crate) fn close(self) {
+        if is_in_the_place(self.number) && identity_of(self.number) == Some(self.identity) {
+            // SAFETY: it is nobody's but the dead copy's.
+            unsafe { libc::close(self.number) };
+        }
     }
 }
 
@@ -95,19 +118,11 @@ pub(crate) fn is_in_the_place(number: c_int) -> bool {
     unsafe { libc::fcntl(number, GET_SIGNAL) == MARK }
 }
 
-/// Closes a number, if such a file is still there.
-pub(crate) fn close(number: c_int) {
-    if is_in_the_place(number) {
-        // SAFETY: it is nobody's but the dead copy's.
-        unsafe { libc::close(number) };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{fs::File, os::fd::AsRawFd as _};
 
-    use super::{Silent, close};
+    use super::Silent;
 
     fn is_open(number: i32) -> bool {
         // SAFETY: asks for flags.
@@ -119,12 +134,21 @@ mod tests {
         let silent = Silent::new().expect("a descriptor");
         let (first, second) = (File::open("/").expect("a file"), File::open("/").expect("a file"));
         let numbers = [first.as_raw_fd(), second.as_raw_fd()];
-        assert!(silent.takes_the_place(numbers[0]));
-        close(numbers[0]);
-        close(numbers[1]);
-        assert!(!is_open(numbers[0]) && is_open(numbers[1]));
+        let place = silent.takes_the_place(numbers[0]).expect("it stands there");
         // It is closed already.
         std::mem::forget(first);
+        place.close();
+        assert!(!is_open(numbers[0]) && is_open(numbers[1]));
+        // SAFETY: two numbers of this test's.
+        assert_eq!(unsafe { libc::dup2(numbers[1], numbers[0]) }, numbers[0]);
+        place.close();
+        assert!(is_open(numbers[0]), "it is a file of the program's");
+        // What has closed its number itself is no longer there, and another dead copy has the number.
+        let other = Silent::new().expect("a descriptor").takes_the_place(numbers[0]).expect("it stands there");
+        place.close();
+        assert!(is_open(numbers[0]), "it is another one's");
+        other.close();
+        assert!(!is_open(numbers[0]));
     }
 
     #[test]
@@ -132,7 +156,7 @@ mod tests {
         let silent = Silent::new().expect("a descriptor");
         let files = [File::open("/").expect("a file"), File::open("/").expect("a file")];
         for file in &files {
-            assert!(silent.takes_the_place(file.as_raw_fd()));
+            assert!(silent.takes_the_place(file.as_raw_fd()).is_some());
         }
         let one = 1_u64.to_ne_bytes();
         for round in 0..100_000 {

@@ -7,8 +7,6 @@
 //! It is done beside a program that runs ([`burial`](super::burial)), so what is the dead copy's is looked at again for each
 //! descriptor and range, under the locks that are held by whoever opens, closes, maps or unmaps for a copy.
 
-use std::ffi::c_int;
-
 use crate::cuda::{
     belongings::Belongings,
     resources::{self, Owner},
@@ -16,7 +14,7 @@ use crate::cuda::{
 };
 use crate::process::{
     maps::{self, Range},
-    silent::Silent,
+    silent::{Place, Silent},
 };
 
 /// What the driver's files are called.
@@ -26,7 +24,7 @@ const DEVICES: &str = "/dev/nvidia";
 #[derive(Debug, Default)]
 pub(super) struct Cut {
     /// Descriptors, which are there still.
-    pub(super) descriptors: Vec<c_int>,
+    pub(super) descriptors: Vec<Place>,
     /// Mappings.
     pub(super) mappings: u32,
 }
@@ -38,8 +36,6 @@ pub(super) enum Mapped {
     Noted(Owner),
     /// Nobody has: all that is mapped of the GPU's files before there is another copy.
     Seen(Vec<Range>),
-    /// It stays.
-    Kept,
 }
 
 impl Mapped {
@@ -57,7 +53,6 @@ impl Mapped {
                 let own = same.map(|(start, end)| (start, end - start)).filter(|range| !is_anothers(*range));
                 own.map(|(start, size)| u32::from(resources::is_overlaid(start, size))).sum()
             }
-            Self::Kept => 0,
         }
     }
 }
@@ -77,7 +72,7 @@ pub(super) fn perform(dead: &Belongings, mapped: &Mapped) -> Cut {
 pub(super) fn silence(dead: &Belongings, listeners: &[Exchanged]) -> Cut {
     let mut cut = Cut::default();
     if let Some(silent) = Silent::new() {
-        let mut exchange = |number| cut.descriptors.extend(silent.takes_the_place(number).then_some(number));
+        let mut exchange = |number| cut.descriptors.extend(silent.takes_the_place(number));
         dead.each(&mut exchange);
         listeners.iter().filter_map(Exchanged::number).for_each(exchange);
     }

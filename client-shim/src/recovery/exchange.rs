@@ -18,26 +18,42 @@ use super::{
 };
 use crate::{
     cuda::{
-        belongings, copies,
+        belongings::{self, Belongings},
+        copies,
         dead::{self, Dead},
+        errors::{self, Meaning},
         library, names,
         result::CUresult,
         socket_name,
         types::{CUcontext, CUdevice},
     },
     daemon::stage,
-    process::failpoint::reached,
+    process::{
+        failpoint::{fails, reached},
+        log,
+    },
 };
 
 /// How long a server may not be ready, and the time between two questions.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+/// The same for a server that has ended, where another copy may be tried: one that had a connection to it has no other.
+const ENDED: u32 = 806;
+const ENDED_PATIENCE: Duration = Duration::from_millis(500);
 /// How long memory for a context is waited for, once the daemon lets go of what it keeps of the dead, and the time between
 /// two questions.
 const ROOM_PATIENCE: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// Answers of a server that is not ready yet.
 pub(super) const NOT_READY: [u32; 3] = [805, 806, 807];
+/// Calls of a copy that may have no context yet.
+const BEFORE_CONTEXTS: [&str; 2] = ["cuInit", "cuDevicePrimaryCtxRetain"];
+
+/// Fresh copies that one recovery tries at most, each of those before having been hit itself before it had everything, and
+/// how long it may begin again; the time before the second one, which doubles.
+const MOST_COPIES: u32 = 4;
+const ALL_PATIENCE: Duration = Duration::from_secs(20);
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// Another copy in the dead one's place.
 #[derive(Debug)]
@@ -49,7 +65,8 @@ pub(super) struct Exchanged {
     pub(super) former: Former,
 }
 
-/// Puts a fresh copy in the dead one's place.
+/// Puts a fresh copy in the dead one's place. One that is hit meanwhile, as by a neighbour on its new server or with that
+/// server, is a dead copy as well, from which nothing was taken: another one is begun with.
 pub(super) fn exchange(
     memory: &Memory,
     objects: &Objects,
@@ -65,55 +82,124 @@ pub(super) fn exchange(
         socket_name::free().map_err(|error| Refusal::System("the driver's socket name", error.to_string()))?;
     reached("name-freed");
     clock.ended(Step::Name, recovery);
-    let (file, was_prepared) =
-        copies::file().map_err(|error| Refusal::System("no copy of the driver", error.to_string()))?;
-    recovery.was_prepared = u32::from(was_prepared);
-    reached("copy-found");
-    clock.ended(Step::File, recovery);
 
     let mapped = Mapped::now();
     let dead = belongings::take();
-    let interval = belongings::Interval::begin_anyway();
-    let loaded = copies::load(&file);
-    clock.ended(Step::Load, recovery);
-    let fresh = match loaded {
-        Ok(fresh) => fresh,
-        Err(text) => {
-            belongings::put_back(dead);
-            return Err(Refusal::System("the copy of the driver cannot be loaded", text));
-        }
-    };
-    reached("copy-loaded");
-    let before = fresh.take_over();
-    reached("copy-leads");
-    let led = private::targets();
-    let made = rebuild(memory, objects, clock, recovery);
-    interval.end();
-    match made {
-        Ok(renamed) => {
-            private::ended(library::generation(), &led);
-            stage::is_back();
-            let former = Former::new(dead, mapped, memory.reserved(), Some(listeners));
-            Ok(Exchanged { renamed, fresh, former })
-        }
-        Err(failed) => {
-            // What the fresh copy has is given back, and the dead one answers the program as it would have.
-            before.restore();
-            private::restore(&led);
-            let cut = amputation::perform(&belongings::take(), &Mapped::Kept);
-            belongings::put_back(dead);
-            std::mem::forget(listeners);
-            dead::give_back(Some(Dead::discarded(fresh, cut.descriptors)));
-            Err(failed.into())
+    let until = Instant::now() + ALL_PATIENCE;
+    loop {
+        match fresh_copy(memory, objects, until, clock, recovery) {
+            Ok((renamed, fresh)) => {
+                stage::is_back();
+                let former = Former::new(dead, mapped, memory.reserved(), Some(listeners));
+                return Ok(Exchanged { renamed, fresh, former });
+            }
+            Err(NotMade::Hit(Failed { call, answer })) if is_another_tried(recovery.begun_again, until) => {
+                recovery.begun_again += 1;
+                let next = recovery.begun_again + 1;
+                log::complain(format_args!(
+                    "the fresh copy of the driver was hit itself, {call} answers {}: begun again, copy {next} of \
+                     {MOST_COPIES}",
+                    answer.0
+                ));
+                thread::park_timeout(FIRST_PAUSE * (1 << (next - 2)));
+            }
+            Err(NotMade::Hit(failed) | NotMade::Failed(failed)) => {
+                return Err(given_up(dead, listeners, failed.into()));
+            }
+            Err(NotMade::System(refusal)) => return Err(given_up(dead, listeners, refusal)),
         }
     }
 }
 
-fn rebuild(memory: &Memory, objects: &Objects, clock: &mut Clock, recovery: &mut Recovery) -> Result<Renamed, Failed> {
-    let deadline = Instant::now() + SERVER_PATIENCE;
+/// Whether another copy is tried where so many were tried again already.
+fn is_another_tried(begun_again: u32, until: Instant) -> bool {
+    begun_again + 1 < MOST_COPIES && Instant::now() < until
+}
+
+/// There is no other copy: the dead one answers the program as it would have.
+fn given_up(dead: Belongings, listeners: Vec<socket_name::Exchanged>, refusal: Refusal) -> Refusal {
+    belongings::put_back(dead);
+    std::mem::forget(listeners);
+    refusal
+}
+
+/// Why a fresh copy has not got everything.
+#[derive(Debug)]
+enum NotMade {
+    /// Its context has died meanwhile.
+    Hit(Failed),
+    /// A sound copy has refused something.
+    Failed(Failed),
+    System(Refusal),
+}
+
+/// A fresh copy that leads and has everything. Of one that has not nothing is left that another one could meet.
+fn fresh_copy(
+    memory: &Memory,
+    objects: &Objects,
+    until: Instant,
+    clock: &mut Clock,
+    recovery: &mut Recovery,
+) -> Result<(Renamed, copies::Copy), NotMade> {
+    let system = |what, why| NotMade::System(Refusal::System(what, why));
+    let (file, was_prepared) = copies::file().map_err(|error| system("no copy of the driver", error.to_string()))?;
+    recovery.was_prepared = u32::from(was_prepared);
+    reached("copy-found");
+    clock.ended(Step::File, recovery);
+
+    let interval = belongings::Interval::begin_anyway();
+    let loaded = copies::load(&file);
+    clock.ended(Step::Load, recovery);
+    let fresh = loaded.map_err(|text| system("the copy of the driver cannot be loaded", text))?;
+    reached("copy-loaded");
+    let before = fresh.take_over();
+    reached("copy-leads");
+    let led = private::targets();
+    let made = rebuild(memory, objects, until, clock, recovery);
+    let made = made.map_err(|failed| if is_hit(failed) { NotMade::Hit(failed) } else { NotMade::Failed(failed) });
+    interval.end();
+    match made {
+        Ok(renamed) => {
+            private::ended(library::generation(), &led);
+            Ok((renamed, fresh))
+        }
+        Err(why) => {
+            // What the fresh copy has is given back, its addresses and its name at once: the next one needs them.
+            let _what_it_had_by_then = rest::give_back(memory);
+            before.restore();
+            private::restore(&led);
+            let listeners = socket_name::free().unwrap_or_default();
+            let cut = amputation::silence(&belongings::take_discarded(), &listeners);
+            dead::give_back(Some(Dead::discarded(fresh, cut.descriptors)));
+            Err(why)
+        }
+    }
+}
+
+/// Whether a copy that leads, and has answered so, is one whose context has died.
+fn is_hit(Failed { call, answer }: Failed) -> bool {
+    match errors::meaning(answer) {
+        None | Some(Meaning::ForGood(_)) => false,
+        Some(Meaning::Dead) => true,
+        // There is no context yet that could be asked. A server that is not ready was waited for.
+        Some(Meaning::Perhaps) if BEFORE_CONTEXTS.contains(&call) => !NOT_READY.contains(&answer.0),
+        Some(Meaning::Perhaps) => errors::is_confirmed(Meaning::Perhaps),
+    }
+}
+
+fn rebuild(
+    memory: &Memory,
+    objects: &Objects,
+    until: Instant,
+    clock: &mut Clock,
+    recovery: &mut Recovery,
+) -> Result<Renamed, Failed> {
+    let now = Instant::now();
+    let deadline = Deadline::new(until.min(now + SERVER_PATIENCE), is_another_tried(recovery.begun_again, until), now);
     patiently(deadline, &mut recovery.tries, "cuInit", || driver!(lookup::cuInit(0)))?;
     reached("copy-initialised");
     clock.ended(Step::Init, recovery);
+    hit_if_told("copy-hit-early")?;
     let mut firsts = None;
     let contexts = memory.make_contexts(|device| {
         let make = move |device| retained(device, deadline);
@@ -133,14 +219,38 @@ fn rebuild(memory: &Memory, objects: &Objects, clock: &mut Clock, recovery: &mut
     private::lead(|name| CUcontext(renamed.get(&names::current_of(name.0)).copied().unwrap_or(0)))
         .map_err(|(call, answer)| Failed { call, answer })?;
     reached("private-led");
+    hit_if_told("copy-hit-late")?;
     // This thread's own stack is put in place when it goes in again.
     checked("cuCtxSetCurrent", driver!(context::cuCtxSetCurrent(CUcontext(0))))?;
     clock.ended(Step::Objects, recovery);
     Ok(renamed)
 }
 
+/// A test has the copy hit here: another fault, of which the driver hears at this moment.
+fn hit_if_told(name: &'static str) -> Result<(), Failed> {
+    if fails(name) { Err(Failed { call: "a test", answer: CUresult(719) }) } else { Ok(()) }
+}
+
+/// Until when a server is asked again.
+#[derive(Clone, Copy, Debug)]
+struct Deadline {
+    usual: Instant,
+    /// For one that has ended.
+    ended: Instant,
+}
+
+impl Deadline {
+    fn new(usual: Instant, is_another_tried: bool, now: Instant) -> Self {
+        Self { usual, ended: if is_another_tried { usual.min(now + ENDED_PATIENCE) } else { usual } }
+    }
+
+    fn has_passed(self, answer: CUresult) -> bool {
+        Instant::now() > if answer.0 == ENDED { self.ended } else { self.usual }
+    }
+}
+
 /// A device's context, and how often its server was not ready.
-fn retained(device: CUdevice, deadline: Instant) -> First {
+fn retained(device: CUdevice, deadline: Deadline) -> First {
     let (mut context, mut tries) = (CUcontext(0), 0);
     let mut retain = || driver!(context::cuDevicePrimaryCtxRetain(&raw mut context, device));
     let mut make = || patiently(deadline, &mut tries, "cuDevicePrimaryCtxRetain", &mut retain);
@@ -150,14 +260,14 @@ fn retained(device: CUdevice, deadline: Instant) -> First {
 
 /// Asks again as long as a server is not ready, and counts that.
 fn patiently(
-    deadline: Instant,
+    deadline: Deadline,
     tries: &mut u32,
     call: &'static str,
     mut ask: impl FnMut() -> CUresult,
 ) -> Result<(), Failed> {
     loop {
         let answer = ask();
-        if !NOT_READY.contains(&answer.0) || Instant::now() > deadline {
+        if !NOT_READY.contains(&answer.0) || deadline.has_passed(answer) {
             return checked(call, answer);
         }
         *tries += 1;

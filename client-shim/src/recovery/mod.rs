@@ -113,7 +113,7 @@ pub(crate) fn quickly(
     is_per_thread: bool,
     subject: &Subject,
 ) -> Option<(NonNull<c_void>, Quick)> {
-    if !progress::may_be_quick(effect) {
+    if !progress::may_be_quick(effect) || with_others::may_record_elsewhere(effect, subject) {
         return None;
     }
     let here = threads::own();
@@ -146,6 +146,9 @@ fn healthily(
     subject: &Subject,
     call: &mut dyn FnMut(bool) -> CUresult,
 ) -> Option<CUresult> {
+    if with_others::may_record_elsewhere(called.effect(), subject) {
+        return None;
+    }
     let pass = gate::healthy(&here.passer, called.compiles())?;
     let given = progress::begin_healthy(called.effect(), called.is_per_thread(), subject, here.current(), pass.seat());
     let answer = call(false);

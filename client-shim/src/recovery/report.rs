@@ -67,7 +67,8 @@ pub(super) struct Recovery {
     pub(super) switch: [u64; SWITCH.len()],
     /// Calls of a spare copy's functions meanwhile, until it led.
     pub(super) calls: u32,
-    pub(super) reserved: u32,
+    /// Fresh copies that were hit themselves before they had everything, each of which another one was begun after.
+    pub(super) begun_again: u32,
     /// The time of day at which the error was noticed, in microseconds.
     pub(super) at: u64,
     /// Microseconds until the dead copy was cut off, 0 before that.
@@ -163,7 +164,7 @@ impl Recovery {
             behind: 0,
             switch: [0; SWITCH.len()],
             calls: 0,
-            reserved: 0,
+            begun_again: 0,
             at: 0,
             cut_off: 0,
         }
@@ -333,7 +334,9 @@ mod tests {
                 + 4 * 2
                 + 8 * 2
         );
-        assert!(header.contains("uint32_t reserved;\n    uint64_t at_us;"), "fields are added at the end alone");
+        let at = |field: &str| header.find(field).unwrap();
+        assert!(at("uint32_t calls;") < at("uint32_t begun_again;"), "fields are added at the end alone");
+        assert!(at("uint32_t begun_again;") < at("uint64_t at_us;"), "where there was room");
         assert!(header[header.find("uint64_t at_us;").unwrap()..].contains("uint64_t cut_off_us;"), "behind that one");
         let mut recovery = Recovery::none();
         recovery.set_reason(&"x".repeat(1000));

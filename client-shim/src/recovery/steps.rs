@@ -11,6 +11,7 @@
 //! | init, context | the copy is initialised and has the same contexts, those of several GPUs [side by side](super::together); a server that is not ready is asked again | refused |
 //! | map | the same memory at the same addresses | refused |
 //! | objects | everything else, by its recipe | refused |
+//! | init to objects | | where the copy's own context has died meanwhile another copy is begun with, a few times at most |
 //! | | the gate opens | |
 //! | amputate | the dead copy is cut off, see [`burial`](super::burial), which in one case comes before the gate | |
 //!
@@ -198,7 +199,7 @@ fn refuse(attempts: &mut Attempts, answer: CUresult, refusal: &Refusal) {
 
 /// `anew` has the modules that have begun anew, each with why.
 fn tell(recovery: &Recovery, anew: &BTreeMap<usize, String>) {
-    let Recovery { count, error, total, lost_streams, modules_anew, .. } = recovery;
+    let Recovery { count, error, total, lost_streams, modules_anew, begun_again, .. } = recovery;
     let way = report::Way::text(recovery.way);
     let from = if recovery.begun == Begun::Ahead as u32 {
         "before any error of CUDA's".to_owned()
@@ -209,9 +210,10 @@ fn tell(recovery: &Recovery, anew: &BTreeMap<usize, String>) {
     let is_done = |step: &(usize, u64)| step.1 > 0 || step.0 != Step::Amputate as usize;
     let done = recovery.steps.into_iter().enumerate().filter(is_done);
     let steps = done.map(|(step, time)| format!(" {} {time}", report::STEPS[step])).collect::<String>();
+    let again = if *begun_again > 0 { format!(", copies hit meanwhile: {begun_again}") } else { String::new() };
     log::complain(format_args!(
         "recovered {from} in {total} us, number {count}{way}; streams with lost work: {lost_streams}, modules \
-         begun anew: {modules_anew};{steps}"
+         begun anew: {modules_anew}{again};{steps}"
     ));
     let mut reasons = BTreeMap::<&str, usize>::new();
     anew.values().for_each(|why| *reasons.entry(why).or_default() += 1);
@@ -301,7 +303,8 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
         None => {
             let exchanged = exchange(&memory, &objects, &mut clock, &mut recovery)?;
             stacks::are_small(Vec::new());
-            is_proven |= news::is_server_known_to_be_reaped();
+            // Of which copy's server it speaks nobody knows where there were several.
+            is_proven |= recovery.begun_again == 0 && news::is_server_known_to_be_reaped();
             exchanged
         }
     };

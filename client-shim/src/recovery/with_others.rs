@@ -82,7 +82,7 @@ pub(super) fn instead(
     subject: &Subject,
     patience: Duration,
 ) -> Option<CUresult> {
-    if !shared::is_used() {
+    if !shared::may_be() {
         return None;
     }
     let not_supported = || Some(refused(called, CUresult::CUDA_ERROR_NOT_SUPPORTED));
@@ -100,6 +100,14 @@ pub(super) fn instead(
         (Kind::Exported(_) | Kind::Made, Effect::Launches | Effect::Submits | Effect::SubmitsMany) => not_supported(),
         (Kind::Exported(_) | Kind::Made, _) => None,
     }
+}
+
+/// Whether a call may record an event where no page hears of it. It is looked at even where nothing was given to other
+/// processes yet: once it is recorded by a graph, nobody is asked any more.
+#[inline(always)]
+pub(super) fn may_record_elsewhere(effect: Effect, subject: &Subject) -> bool {
+    let records = matches!(effect, Effect::Launches | Effect::Submits | Effect::SubmitsMany) && subject.event != 0;
+    (records || effect == Effect::RecordsEventElsewhere) && shared::may_be()
 }
 
 /// What this thread has to report before it asks for an event.

@@ -4,7 +4,8 @@
 //! a line `cost` has the least time of a call in one of `--batches N` batches of `--calls N` calls, and the instructions
 //! of each of `--steps N` calls, least and median ([`steps`]); then `end`, or `error`. `--threads N` has so many others
 //! that have called before and live on; with `--begin-when told` it says that it is ready, and measures when it has
-//! read a line. What a preloaded library adds is the difference of two runs.
+//! read a line; with `--event made` it has made an event for other processes before, with `--event given` given them a
+//! handle of it. What a preloaded library adds is the difference of two runs.
 
 mod driver;
 mod library;
@@ -30,10 +31,13 @@ struct Options {
     threads: usize,
     /// Not before a line was read.
     is_told_when: bool,
+    /// An event for other processes, and whether they are given it.
+    has_event: Option<bool>,
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
-    let mut options = Options { runtime: None, batches: 12, calls: 512, steps: 5, threads: 0, is_told_when: false };
+    let mut options =
+        Options { runtime: None, batches: 12, calls: 512, steps: 5, threads: 0, is_told_when: false, has_event: None };
     while let Some(argument) = arguments.next() {
         let value = arguments.next()?;
         match argument.as_str() {
@@ -42,6 +46,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
             "--calls" => options.calls = value.parse().ok().filter(|calls| *calls > 0)?,
             "--steps" => options.steps = value.parse().ok().filter(|steps| *steps > 0)?,
             "--threads" => options.threads = value.parse().ok()?,
+            "--event" => options.has_event = Some(["made", "given"].iter().position(|way| *way == value)? == 1),
             "--begin-when" => options.is_told_when = (value == "told").then_some(true)?,
             _ => return None,
         }
@@ -67,8 +72,7 @@ struct Calls {
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = parse(arguments) else {
-        let text =
-            "mps-cost [--runtime LIBRARY] [--batches N] [--calls N] [--steps N] [--threads N] [--begin-when told]";
+        let text = "mps-cost [--runtime LIBRARY] [--batches N] [--calls N] [--steps N] [--threads N] [--event made|given] [--begin-when told]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
@@ -119,6 +123,7 @@ fn checked(name: &'static str, code: u32) -> Result<(), GpuError> {
 
 fn measure(report: Report, options: &Options, calls: &Calls) -> Result<Value, GpuError> {
     each_once(calls)?;
+    options.has_event.map_or(Ok(()), driver::event_for_others)?;
     if options.is_told_when {
         report.say("ready", json!({}));
         let mut line = String::new();

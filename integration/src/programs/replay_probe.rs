@@ -76,11 +76,6 @@ pub(super) fn is_by_a_spare() -> bool {
     last::get().is_some_and(|last| last.is_by_a_spare())
 }
 
-/// Whether this process was ever not recovered.
-pub(super) fn was_refused() -> bool {
-    last::get().is_some_and(|last| last.was_refused())
-}
-
 /// How often this process has gone on with another copy of the driver.
 pub(super) fn recoveries() -> u64 {
     last::get().map_or(0, |last| last.count())

@@ -29,7 +29,17 @@ const NOT_NOTED: [&str; 3] = ["event query", "query", "current context"];
 
 /// The instructions of each kind of call; why they cannot be counted here.
 fn counted(sim: &Sim, prepare: impl FnOnce(&mut Command)) -> Result<BTreeMap<String, u64>, Skipped> {
-    let mut command = sim.command("mps-cost", &["--batches", "1", "--calls", "16", "--steps", "5"]);
+    counted_with(sim, &[], prepare)
+}
+
+/// The same with more arguments.
+fn counted_with(
+    sim: &Sim,
+    more: &[&str],
+    prepare: impl FnOnce(&mut Command),
+) -> Result<BTreeMap<String, u64>, Skipped> {
+    let arguments = [&["--batches", "1", "--calls", "16", "--steps", "5"], more].concat();
+    let mut command = sim.command("mps-cost", &arguments);
     prepare(&mut command);
     let finished = run(&mut command, b"", LIMIT).expect("it runs");
     assert_eq!(finished.code, Some(0), "{finished:?}");
@@ -75,6 +85,34 @@ fn compared(subject: &Subject) -> Result<(), Skipped> {
 fn a_call_is_not_in_the_way_of_a_program_that_asks_for_nothing_and_costs_few_instructions_where_it_is_recovered() {
     once(|subject| {
         if let Err(skipped) = compared(subject) {
+            skipped.report();
+        }
+    });
+}
+
+/// The long way begins where another process may wait for an event, and not where one is made for that.
+fn with_an_event(subject: &Subject) -> Result<(), Skipped> {
+    let sim = Sim::new(subject, &[]);
+    let [none, made, given] = [&[][..], &["--event", "made"], &["--event", "given"]].map(|more| {
+        counted_with(&sim, more, |command| {
+            let ready = [("MPS_SHIM_KEEP", "state"), ("MPS_SHIM_REPLAY", "in-place")];
+            command.env("LD_PRELOAD", shim::library()).envs(ready);
+        })
+    });
+    let (none, made, given) = (none?, made?, given?);
+    for call in STEADY {
+        assert_eq!(made[call], none[call], "{call}: an event that is given to nobody is in no call's way");
+    }
+    // So this would be seen.
+    let slower = STEADY.iter().filter(|call| given[**call] > none[**call]).count();
+    assert!(slower > 0, "{given:?} {none:?}");
+    Ok(())
+}
+
+#[test]
+fn an_event_for_other_processes_costs_other_calls_nothing_before_it_is_given_away() {
+    once(|subject| {
+        if let Err(skipped) = with_an_event(subject) {
             skipped.report();
         }
     });

@@ -33,6 +33,7 @@ use std::{
         Mutex, MutexGuard, Once, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 pub(crate) use descriptors::{Opened, forget_opened, noted, of_the_spare, opened, opened_by_others};
@@ -203,13 +204,18 @@ impl Owner {
         locked(&self.resources().exits).clear();
     }
 
-    /// Ends the copy's threads, which lie in this library.
+    /// Ends the copy's threads, which lie in this library, within a time or until somebody else comes first.
     ///
     /// # Errors
     /// One of them runs, or waits in a function of the program's: it goes on, and nothing of the copy may be touched.
-    pub(crate) fn end_threads(self, copy: *mut c_void) -> Result<(), NotEnded> {
+    pub(crate) fn end_threads(
+        self,
+        copy: *mut c_void,
+        patience: Duration,
+        gives_way: fn() -> bool,
+    ) -> Result<(), NotEnded> {
         let threads = locked(&self.resources().threads).clone();
-        threads::end(&threads, copy)?;
+        threads::end(&threads, copy, patience, gives_way)?;
         locked(&self.resources().threads).clear();
         Ok(())
     }

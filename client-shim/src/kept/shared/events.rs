@@ -1,6 +1,8 @@
 //! Which events are shared, from their making to their end.
 
-use super::{EXTERNAL, Event, INTERPROCESS, is_used, is_used_now, loss, owner::Exported, peer::Imported, shared};
+use super::{
+    EXTERNAL, Event, INTERPROCESS, is_made_now, is_used, loss, may_be, owner::Exported, peer::Imported, shared,
+};
 use crate::{
     cuda::{gate, names},
     process::settings,
@@ -20,12 +22,12 @@ pub(crate) enum Kind {
 /// After `cuEventCreate`. What had the handle before ended in a way that nobody saw.
 pub(crate) fn made(handle: usize, flags: u32) {
     let is_for_others = flags & INTERPROCESS != 0 && settings::is_recording() && gate::is_armed();
-    if is_used() {
+    if may_be() {
         ended(names::name_of(handle));
     }
     if is_for_others {
-        // Before the program has its handle: no record of it goes the short way.
-        is_used_now();
+        // Before the program has its handle: nothing that no export could make good goes unseen.
+        is_made_now();
         shared(|shared| shared.events.insert(names::name_of(handle), Event::Made));
     }
 }

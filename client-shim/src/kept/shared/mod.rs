@@ -24,8 +24,10 @@
 //! it goes on with will be lost. Then the record is *unsettled* until it knows, and who waits for that record believes it
 //! then only ([`watch`] settles).
 //!
-//! Programs with such events go the long way through each call, as after a recovery; all others have one flag that is
-//! false. Who can write the page is a process of the same user that was given it, and can lie: then those who share it wait
+//! Programs that have given such an event away, or opened one, go the long way through each call from then on, as after a
+//! recovery; all others have one flag that is false. An event that was only made for others is the driver's alone until it
+//! is given away: then what was recorded last is recorded in the page, too. What is refused since no page would hear of it,
+//! a record by a graph, by a launch, for a context, is refused from its making on. Who can write the page is a process of the same user that was given it, and can lie: then those who share it wait
 //! for long, or are told of losses, or of none. Nothing that stands there is an address or a length here.
 
 mod events;
@@ -99,17 +101,32 @@ fn shared<T>(work: impl FnOnce(&mut Shared) -> T) -> T {
     SHARED.with(work)
 }
 
-/// Whether there ever was such an event.
+/// Whether there ever was such an event, made here or another process's.
+static MAY_BE: AtomicBool = AtomicBool::new(false);
+
+/// Whether an event may be one for other processes, or of another one.
+#[inline(always)]
+pub(crate) fn may_be() -> bool {
+    MAY_BE.load(Ordering::Relaxed) && is_on()
+}
+
+/// There is one from now on.
+fn is_made_now() {
+    MAY_BE.store(true, Ordering::Release);
+}
+
+/// Whether one was ever given away or opened.
 static IS_USED: AtomicBool = AtomicBool::new(false);
 
-/// Whether there ever was an event for other processes here, or of another one.
+/// Whether an event was ever given to other processes, or one of another was opened.
 #[inline(always)]
 pub(crate) fn is_used() -> bool {
     IS_USED.load(Ordering::Relaxed) && is_on()
 }
 
-/// There is one from now on, and every call takes the long way.
+/// One is from now on, and every call takes the long way.
 fn is_used_now() {
+    is_made_now();
     IS_USED.store(true, Ordering::Release);
     gate::looks_at_each_call();
 }

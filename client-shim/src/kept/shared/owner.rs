@@ -9,7 +9,7 @@ use std::{
 use super::{
     Event, Shared, events,
     handle::{LIFELINE, Said},
-    loss, shared,
+    is_used_now, loss, shared,
     slot::{COUNT, RING, Slot},
     watch,
 };
@@ -195,6 +195,8 @@ fn by_driver(driver: &mut Driver<cuIpcGetEventHandle::Signature>, event: CUevent
 
 /// Gives an event a place, whose first record is the event's last one.
 fn given_away(name: usize, event: CUevent, context: usize) -> Result<Exported, NotOurs> {
+    // Before the last record is looked at: none that comes later goes the short way.
+    is_used_now();
     let exported = place(context)?;
     let recorded = record_behind(&exported, event);
     if let Err(error) = recorded {

@@ -15,13 +15,13 @@
 //! to another event.
 #![expect(unsafe_code, reason = "looks at words of a page")]
 
+mod wait;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::EXTERNAL;
-use crate::{
-    cuda::result::CUresult,
-    process::{pages, passing::Secret},
-};
+use crate::{cuda::result::CUresult, process::pages};
+pub(super) use wait::{State, Wait};
 
 const WORDS: usize = 16;
 const BYTES: usize = WORDS * 8;
@@ -44,29 +44,6 @@ const SETTLED: usize = 6;
 /// A place in a page that is mapped for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(usize);
-
-/// A wait for a record of another process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wait {
-    pub(super) slot: Slot,
-    pub(super) owner: Secret,
-    pub(super) number: u64,
-    /// How often records were lost before.
-    pub(super) losses: u64,
-}
-
-/// What has become of what a wait is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// It has come.
-    Come,
-    /// It has come, and is not to be believed yet.
-    Unsettled,
-    /// Not yet.
-    Open,
-    /// It will never have been, by this error.
-    Lost(CUresult),
-}
 
 impl Slot {
     /// The place of this index in a page that is mapped for good; `None` if a page has none.
@@ -198,153 +175,7 @@ impl Slot {
             _ => EXTERNAL,
         }
     }
-
-    /// A wait for the last record.
-    pub(super) fn wait(self, owner: Secret) -> Wait {
-        // Before the number: what is lost in between is seen.
-        let losses = self.losses();
-        Wait { slot: self, owner, number: self.recorded(), losses }
-    }
-}
-
-impl Wait {
-    /// What has become of it, by an owner that has ended or not.
-    pub(super) fn state(&self, has_ended: bool) -> State {
-        // The number comes before what is said of losses, since it is written after that.
-        let come = self.slot.get(Slot::of_number(self.number));
-        let settled = self.slot.get(SETTLED);
-        let losses = self.slot.losses();
-        // Records are lost together with all that come later, and one loss alone is known.
-        let is_earlier = losses == self.losses.wrapping_add(1) && self.number < self.slot.get(LOW);
-        if losses != self.losses && !is_earlier {
-            return State::Lost(self.slot.error());
-        }
-        match come {
-            RELEASED.. => State::Lost(EXTERNAL),
-            come if come >= self.number && settled >= self.number => State::Come,
-            _ if has_ended => State::Lost(EXTERNAL),
-            come if come >= self.number => State::Unsettled,
-            _ => State::Open,
-        }
-    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{COUNT, CUresult, ERROR, EXTERNAL, RING, Slot, State, pages};
-
-    fn slot() -> Slot {
-        let (_, page) = pages::new().expect("a page");
-        let slot = Slot::of(page, 3).expect("there are more");
-        slot.begin();
-        slot
-    }
-
-    /// The GPU has come so far.
-    fn come(slot: Slot, number: u64) {
-        slot.put(Slot::of_number(number), number);
-    }
-
-    fn recorded(slot: Slot) -> u64 {
-        let number = slot.recorded() + 1;
-        slot.settle(number);
-        slot.publish(number);
-        number
-    }
-
-    #[test]
-    fn a_page_has_no_place_outside() {
-        let (_, page) = pages::new().expect("a page");
-        let last = u64::try_from(COUNT).unwrap() - 1;
-        assert!(Slot::of(page, last).unwrap().address(RING - 1) + 8 <= u64::try_from(page + pages::SIZE).unwrap());
-        assert!([last + 1, u64::MAX].iter().all(|index| Slot::of(page, *index).is_none()));
-    }
-
-    #[test]
-    fn a_wait_is_over_when_its_record_has_come_in_whatever_order() {
-        let slot = slot();
-        assert_eq!(slot.wait([0; 16]).state(false), State::Come, "nothing was recorded");
-        let (first, early) = (recorded(slot), slot.wait([0; 16]));
-        let (second, late) = (recorded(slot), slot.wait([0; 16]));
-        come(slot, second);
-        assert_eq!([early, late].map(|wait| wait.state(false)), [State::Open, State::Come]);
-        come(slot, first);
-        assert_eq!([early, late].map(|wait| wait.state(false)), [State::Come; 2]);
-        assert_eq!(slot.first_open(second), None);
-    }
-
-    #[test]
-    fn what_has_not_come_is_lost_from_the_first_on_and_nothing_else() {
-        let slot = slot();
-        let waits: Vec<_> = (0..11)
-            .map(|_| {
-                let number = recorded(slot);
-                if number < 12 {
-                    come(slot, number);
-                }
-                slot.wait([0; 16])
-            })
-            .collect();
-        let last = slot.recorded();
-        assert_eq!((last, slot.first_open(last), slot.has_room(last + 1)), (18, Some(12), true));
-        assert!(!slot.has_room(20) && slot.has_room(19));
-        slot.lose(12, last, CUresult(719));
-        slot.release(last);
-        let found: Vec<_> = waits.iter().map(|wait| wait.state(false)).collect();
-        assert_eq!(found[..4], [State::Come; 4]);
-        assert!(found[4..].iter().all(|state| *state == State::Lost(CUresult(719))), "{found:?}");
-        assert_eq!((slot.lost(last), slot.lost(11)), (Some(CUresult(719)), None));
-        let next = recorded(slot);
-        assert_eq!(
-            (slot.lost(next), slot.first_open(next), slot.wait([0; 16]).state(false)),
-            (None, Some(next), State::Open)
-        );
-        // Who has not looked for two losses knows of nothing that it was not lost.
-        slot.lose(next, next, CUresult(700));
-        assert_eq!(waits[0].state(false), State::Lost(CUresult(700)));
-    }
-
-    #[test]
-    fn of_an_owner_that_has_ended_nothing_more_comes() {
-        let slot = slot();
-        let (first, early) = (recorded(slot), slot.wait([0; 16]));
-        recorded(slot);
-        let late = slot.wait([0; 16]);
-        come(slot, first);
-        assert_eq!([early, late].map(|wait| wait.state(true)), [State::Come, State::Lost(EXTERNAL)]);
-        slot.release_for_good();
-        assert_eq!([early, late].map(|wait| wait.state(false)), [State::Come, State::Lost(EXTERNAL)]);
-    }
-
-    #[test]
-    fn what_is_not_settled_is_not_believed_yet() {
-        let slot = slot();
-        let number = slot.recorded() + 1;
-        slot.publish(number);
-        come(slot, number);
-        let wait = slot.wait([0; 16]);
-        assert_eq!([false, true].map(|has_ended| wait.state(has_ended)), [State::Unsettled, State::Lost(EXTERNAL)]);
-        slot.settle(number);
-        assert_eq!(wait.state(true), State::Come);
-    }
-
-    #[test]
-    fn another_process_may_write_anything_there() {
-        let slot = slot();
-        for value in [0, 1, RING, u64::MAX, u64::MAX - 3, 1 << 62, 1 << 63] {
-            (0..super::WORDS).for_each(|at| slot.put(at, value));
-            let wait = slot.wait([0; 16]);
-            let (_, _) = (wait.state(false), wait.state(true));
-            let last = slot.recorded();
-            let _open = slot.first_open(last.max(RING));
-            slot.lose(3, 4, CUresult(719));
-            slot.release(9);
-            slot.release_for_good();
-            slot.withdraw(9);
-        }
-        for wrong in [0, 1, 600, 719 << 32, u64::MAX] {
-            slot.put(ERROR, wrong);
-            assert_eq!(slot.error(), EXTERNAL);
-        }
-    }
-}
+mod tests;

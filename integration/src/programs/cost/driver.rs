@@ -17,6 +17,18 @@ const WITHOUT_TIMING: c_uint = 2;
 /// Under which a value is kept with the context.
 const KEY: usize = 0xc057;
 
+/// Makes an event for other processes, in the current context, and gives it to them or does not.
+pub(super) fn event_for_others(is_given: bool) -> Result<(), GpuError> {
+    /// `CU_EVENT_INTERPROCESS`.
+    const FOR_OTHERS: c_uint = 4;
+    let library = Library::open("libcuda.so.1")?;
+    let make_event = function!(library, cuEventCreate(*mut usize, c_uint))?;
+    let give = function!(library, cuIpcGetEventHandle(*mut [u8; 64], usize))?;
+    let (mut event, mut handle) = (0, [0; 64]);
+    checked("cuEventCreate", make_event(&raw mut event, WITHOUT_TIMING | FOR_OTHERS))?;
+    if is_given { checked("cuIpcGetEventHandle", give(&raw mut handle, event)) } else { Ok(()) }
+}
+
 /// A context, and in it all that the calls need. What is made here stays until the process ends.
 pub(super) fn open() -> Result<Calls, GpuError> {
     let library = Library::open("libcuda.so.1")?;

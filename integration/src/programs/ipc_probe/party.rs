@@ -16,15 +16,21 @@
 //! | `harm` | has the context die by a kernel in another stream |
 //! | `obstruct`, `reset` | has something that no recovery makes again, or ends the context |
 //! | `misuse` | does with the event what is refused, and says with which codes |
-//! | `recoveries`, `way`, `refused` | how often it has gone on with another copy of the driver, in which way the last time, and whether it ever was not to |
+//! | `premature` | does with an event that is for other processes, and given to none, what no page would hear of, and says with which code |
+//! | `recoveries`, `way` | how often it has gone on with another copy of the driver, and in which way the last time |
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
+
+mod events;
+mod misuse;
 
 use super::{handle_of, opened, parsed, text_of};
 use crate::programs::checker::KERNELS;
 use crate::programs::gpu::{Argument, Gpu, GpuError, Kernel, Stream, initialise};
 use crate::programs::memory_probe::{allocate, check};
-use crate::programs::replay_probe::{is_by_a_spare, recoveries, was_refused};
+use crate::programs::replay_probe::{is_by_a_spare, recoveries};
 use cudarc::driver::sys;
+use events::{event_handle, new_event, opened_event};
+use misuse::premature;
 use std::ffi::c_void;
 use std::io::{BufRead as _, Write as _};
 use std::process::ExitCode;
@@ -51,29 +57,6 @@ type Outcome = Result<String, GpuError>;
 
 fn none() -> Outcome {
     Ok(String::new())
-}
-
-fn new_event() -> Result<sys::CUevent, GpuError> {
-    let mut event = ptr::null_mut();
-    let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | sys::CUevent_flags::CU_EVENT_INTERPROCESS as u32;
-    // SAFETY: the result is a variable of ours.
-    check("cuEventCreate", unsafe { sys::cuEventCreate(&raw mut event, flags) })?;
-    Ok(event)
-}
-
-fn event_handle(event: sys::CUevent) -> Result<String, GpuError> {
-    let mut handle = sys::CUipcEventHandle { reserved: [0; 64] };
-    // SAFETY: the result is a variable of ours.
-    check("cuIpcGetEventHandle", unsafe { sys::cuIpcGetEventHandle(&raw mut handle, event) })?;
-    Ok(text_of(sys::CUipcMemHandle { reserved: handle.reserved }))
-}
-
-fn opened_event(text: &str) -> Result<sys::CUevent, GpuError> {
-    let mut event = ptr::null_mut();
-    let handle = sys::CUipcEventHandle { reserved: parsed(text)?.reserved };
-    // SAFETY: the result is a variable of ours.
-    check("cuIpcOpenEventHandle", unsafe { sys::cuIpcOpenEventHandle(&raw mut event, handle) })?;
-    Ok(event)
 }
 
 impl Party {
@@ -202,36 +185,6 @@ impl Party {
         none()
     }
 
-    /// Codes of: a record of another's event, a time, a graph's node that waits for it, a wait in a capture.
-    fn misuse(&self) -> Outcome {
-        let [stream, _] = self.streams;
-        let (mut time, mut graph, mut node) = (0_f32, ptr::null_mut(), ptr::null_mut());
-        // SAFETY: all are ours, and results variables of ours.
-        let record = unsafe { sys::cuEventRecord(self.event, stream) };
-        // SAFETY: as above.
-        let elapsed = unsafe { sys::cuEventElapsedTime_v2(&raw mut time, self.event, self.event) };
-        // SAFETY: as above.
-        check("cuGraphCreate", unsafe { sys::cuGraphCreate(&raw mut graph, 0) })?;
-        // SAFETY: as above.
-        let waits = unsafe { sys::cuGraphAddEventWaitNode(&raw mut node, graph, ptr::null(), 0, self.event) };
-        // SAFETY: as above; nobody uses it again.
-        check("cuGraphDestroy", unsafe { sys::cuGraphDestroy(graph) })?;
-        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        // SAFETY: as above.
-        check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream, mode) })?;
-        // SAFETY: as above.
-        let captured = unsafe { sys::cuStreamWaitEvent(stream, self.event, 0) };
-        let mut made = ptr::null_mut();
-        // SAFETY: as above.
-        let _ended = unsafe { sys::cuStreamEndCapture(stream, &raw mut made) };
-        if !made.is_null() {
-            // SAFETY: as above.
-            check("cuGraphDestroy", unsafe { sys::cuGraphDestroy(made) })?;
-        }
-        let codes = [record, elapsed, waits, captured].map(|code| (code as u32).to_string());
-        Ok(codes.join(","))
-    }
-
     fn does(&mut self, line: &str) -> Outcome {
         let words: Vec<&str> = line.split_whitespace().collect();
         let key = |text: &str| text.parse::<u8>().map_err(super::failed);
@@ -294,7 +247,7 @@ impl Party {
             }
             ["harm"] => self.harm(),
             ["misuse"] => self.misuse(),
-            ["refused"] => Ok(was_refused().to_string()),
+            ["premature"] => premature(),
             ["way"] => Ok(if is_by_a_spare() { "spare" } else { "in-place" }.to_owned()),
             ["recoveries"] => Ok(recoveries().to_string()),
             _ => Err(super::failed(format!("{line:?} is no line"))),

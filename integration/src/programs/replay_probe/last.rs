@@ -36,7 +36,7 @@ pub(super) struct Recovery {
     behind: u32,
     switch_us: [u64; SWITCH.len()],
     calls: u32,
-    reserved: u32,
+    begun_again: u32,
     at_us: u64,
     cut_off_us: u64,
 }
@@ -105,11 +105,6 @@ impl Recovery {
         self.count
     }
 
-    /// Whether any was refused.
-    pub(super) fn was_refused(&self) -> bool {
-        self.refused > 0
-    }
-
     /// Whether the last one was with a spare copy.
     pub(super) fn is_by_a_spare(&self) -> bool {
         self.way == 1
@@ -149,7 +144,7 @@ impl Recovery {
             "ranges_in_doubt": self.ranges_in_doubt, "bytes_in_doubt": self.bytes_in_doubt,
             "modules_anew": self.modules_anew, "objects": self.objects, "total_us": self.total_us, "steps_us": steps,
             "descriptors": self.descriptors, "mappings": self.mappings, "unmapped": self.unmapped,
-            "not_unmapped": self.not_unmapped, "tries": self.tries, "was_prepared": self.was_prepared,
+            "not_unmapped": self.not_unmapped, "tries": self.tries, "begun_again": self.begun_again, "was_prepared": self.was_prepared,
             "reason": String::from_utf8_lossy(&self.reason[..end]), "begun_by": self.begun_by, "part": self.part,
             "lost_work": self.lost_work, "way": self.way, "behind": self.behind, "switch_us": switch,
             "calls": self.calls, "at_us": self.at_us, "cut_off_us": self.cut_off_us,

@@ -44,8 +44,10 @@ fn arenas(maps: &str) -> (usize, usize) {
     (found, maps.lines().count() - parts)
 }
 
-/// How much the process has of what it could run out of, once the library has given back what it gives back.
+/// How much the process has of what it could run out of, once the library has given back what it gives back. The thread that
+/// does so for the last recovery has its name once that one's dead copy is cut off.
 pub(super) fn resources() -> Value {
+    let _is_cut_off = super::last::get().map(super::last::Recovery::when_cut_off);
     let name_of = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
     let deadline = Instant::now() + PATIENCE;
     while entries("/proc/self/task").map(name_of).any(|name| name == GIVING_BACK) && Instant::now() < deadline {

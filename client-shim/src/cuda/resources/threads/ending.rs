@@ -9,7 +9,7 @@
 //! - the first code outside the C library and this one that its stack leads back to is the copy's own, so it is in
 //!   no function of the program's that the driver calls (`cuLaunchHostFunc`).
 //!
-//! Who is elsewhere is asked again, until there is no more time; who has left by then is not asked again when its copy's turn
+//! Who is elsewhere is asked again, until there is no more time, or somebody else comes first; who has left by then is not asked again when its copy's turn
 //! comes once more ([`copies`](crate::cuda::copies)). `SIGURG` is the signal: its meaning is to be ignored, and
 //! a program that has a handler for it has it called for all other threads.
 
@@ -29,9 +29,9 @@ use std::{
 use super::{NOT_BEGUN, Thread, locked, own_number};
 use crate::process::{failpoint::fails, glibc, log, maps, settings};
 
-/// How long threads may be elsewhere, and the time between two questions.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// The time between two questions, at first and at most.
 const BETWEEN_TRIES: Duration = Duration::from_micros(200);
+const LONGEST_BETWEEN_TRIES: Duration = Duration::from_millis(5);
 pub(super) const SIGNAL: c_int = libc::SIGURG;
 /// Words of a stack that are looked at.
 const DEPTH: usize = 96;
@@ -186,8 +186,7 @@ fn is_there(number: i32, signal: c_int) -> bool {
 
 /// Those that have not ended, each with its number. One that was made just before the copy died begins when the machine comes to
 /// it; `None` if that takes too long.
-fn begun(threads: &[Thread]) -> Option<Vec<(&Thread, i32)>> {
-    let deadline = Instant::now() + PATIENCE;
+fn begun(threads: &[Thread], is_over: impl Fn() -> bool) -> Option<Vec<(&Thread, i32)>> {
     loop {
         let is_there = |of: &&Thread| !locked(&of.state).has_left;
         let numbers = threads.iter().filter(is_there).map(|of| (of, locked(&of.state).number));
@@ -195,7 +194,7 @@ fn begun(threads: &[Thread]) -> Option<Vec<(&Thread, i32)>> {
         if !numbers.iter().any(|(_, number)| *number == NOT_BEGUN) {
             return Some(numbers);
         }
-        if Instant::now() > deadline {
+        if is_over() {
             return None;
         }
         thread::park_timeout(BETWEEN_TRIES);
@@ -213,13 +212,20 @@ fn facts(number: i32) -> String {
     format!("{} {state} syscall {}", read("comm").trim(), read("syscall").trim())
 }
 
-/// Ends these threads, whose code is around the address `copy`.
-pub(in crate::cuda::resources) fn end(threads: &[Thread], copy: *mut c_void) -> Result<(), NotEnded> {
+/// Ends these threads, whose code is around the address `copy`, within a time or until somebody else comes first.
+pub(in crate::cuda::resources) fn end(
+    threads: &[Thread],
+    copy: *mut c_void,
+    patience: Duration,
+    gives_way: fn() -> bool,
+) -> Result<(), NotEnded> {
     let _one_at_a_time = locked(&ENDING);
     if fails("dead-threads-end") {
         return Err(NotEnded);
     }
-    let begun = begun(threads).filter(|begun| begun.len() <= MOST).ok_or(NotEnded)?;
+    let deadline = Instant::now() + patience;
+    let is_over = || gives_way() || Instant::now() > deadline;
+    let begun = begun(threads, is_over).filter(|begun| begun.len() <= MOST).ok_or(NotEnded)?;
     let numbers: Vec<i32> = begun.iter().map(|(_, number)| *number).collect();
     let code = Box::into_raw(Box::new(code_around(copy.addr()).ok_or(NotEnded)?));
     CODE.store(code, Ordering::Release);
@@ -227,11 +233,12 @@ pub(in crate::cuda::resources) fn end(threads: &[Thread], copy: *mut c_void) -> 
         for (place, number) in LEAVING.iter().zip(&numbers) {
             place.store(*number, Ordering::Release);
         }
-        let deadline = Instant::now() + PATIENCE;
+        let mut between = BETWEEN_TRIES;
         // A thread that has left is one that cannot be signalled.
         let is_left = |numbers: &[i32], signal| numbers.iter().filter(|number| is_there(**number, signal)).count();
-        while is_left(&numbers, SIGNAL) > 0 && Instant::now() < deadline {
-            thread::park_timeout(BETWEEN_TRIES);
+        while is_left(&numbers, SIGNAL) > 0 && !is_over() {
+            thread::park_timeout(between);
+            between = (between * 2).min(LONGEST_BETWEEN_TRIES);
         }
         for place in &LEAVING {
             place.store(0, Ordering::Release);
