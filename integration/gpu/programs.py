@@ -494,6 +494,12 @@ def bystanders(suite, share):
                     programs.pop(name).end()
                     over |= {name} if suite.is_quick else set()
             print(f"{column}: {time.monotonic() - began:.1f} s with {len(programs)} programs", file=sys.stderr, flush=True)
+            if kind in replay.SHARED and cells and set(cells.values()) <= {"not reached", EARLIER}:
+                # They are on another server than newcomers, why the picture says. Others would not be reached either.
+                print("nobody was reached:", *daemon.picture(), sep="\n", file=sys.stderr, flush=True)
+                table.put(CULPRIT, column, "reached nobody, and all begin anew")
+                for name in list(programs):
+                    programs.pop(name).end()
             for name in [name for name in programs if programs[name].process.poll() is not None]:
                 programs.pop(name)
                 over |= {name} if suite.is_quick else set()

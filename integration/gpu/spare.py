@@ -13,7 +13,7 @@ import replay
 from bench import Failed, until
 from faults import NO_QUARANTINE, configured
 from figures import spread, spread_to_p99
-from victims import COLD, Torch, Victim, beside, have_spares
+from victims import COLD, IS_LEVEL, Torch, Victim, beside, have_spares
 
 PROGRAMS = ["mps-replay-probe", "mps-aggressor", "mps-cost"]
 # As `mps_shim.h` has it.
@@ -49,7 +49,7 @@ def faults(ours, library, way, victims, kinds):
     """One fault after the other beside so many victims, each when all have a copy ready, or without one."""
     with configured(ours, NO_QUARANTINE) as daemon:
         programs = [Victim(daemon, library, way, probed(kinds)) for _ in range(victims)]
-        found = beside(programs, daemon, way, kinds)
+        found, were_level = beside(programs, daemon, way, kinds)
     recoveries = list(itertools.chain.from_iterable(found))
     is_by_the_spare(way, recoveries)
     total = total_ms(recoveries)
@@ -58,6 +58,7 @@ def faults(ours, library, way, victims, kinds):
     steps = {f"{step}, ms": spread([one["steps_us"][step] / 1000 for one in recoveries]) for step in STEPS}
     if way != COLD:
         steps |= {f"switch: {part}, ms": spread([one["switch_us"][part] / 1000 for one in recoveries]) for part in SWITCH}
+        steps["copies that had all before the fault"] = f"{were_level} of {len(recoveries)}"
         steps["calls of the spare copy"] = spread([one["calls"] for one in recoveries])
         steps |= longest(recoveries)
     return {"recovered, bit-exact": f"{len(total)} of {len(total)}", "error to gate, ms": spread_to_p99(total), **by_kind, **steps}
@@ -82,11 +83,13 @@ def models(ours, library, way, victims, kinds):
         programs = [Victim(daemon, library, way, probed(kinds, 30) + slabs) for _ in range(max(1, victims - 1))]
         if victims > 1:
             programs.append(Torch(daemon, library, way))
-        found = beside(programs, daemon, way, kinds)
+        found, were_level = beside(programs, daemon, way, kinds)
     is_by_the_spare(way, list(itertools.chain.from_iterable(found)))
     own = found[:-1] if victims > 1 else found
     large = total_ms(itertools.chain.from_iterable(own))
     result = {"recovered, bit-exact": f"{sum(map(len, found))} of {victims * len(kinds)}", "8 GiB: error to gate, ms": spread_to_p99(large)}
+    if way != COLD:
+        result["copies that had all before the fault"] = f"{were_level} of {victims * len(kinds)}"
     if victims > 1:
         result["PyTorch: error to gate, ms"] = spread_to_p99(total_ms(found[-1]))
     return result
@@ -199,8 +202,6 @@ SCENES = {
     "deep-kernel-before": [1024, 1024, 1024],
     "stack-limit": [2048, 2048, 4096],
 }
-# What the library says when the copy has all that the program has.
-IS_LEVEL = "the spare copy has all that the program has"
 
 
 def stacks(ours, library):

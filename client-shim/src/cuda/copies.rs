@@ -11,6 +11,7 @@
 
 use std::{
     ffi::{CStr, CString, OsStr, c_int, c_void},
+    fmt,
     fs::{File, OpenOptions},
     io,
     os::{
@@ -32,7 +33,7 @@ use crate::{
         resources::{self, Owner},
         second,
     },
-    process::glibc,
+    process::{glibc, log, settings},
 };
 
 /// The file of the copy that the program has loaded.
@@ -120,9 +121,12 @@ static LIVING: Mutex<Option<Copy>> = Mutex::new(None);
 /// The program has an address in it.
 static IS_SHOWN: AtomicBool = AtomicBool::new(false);
 
-/// The program is given an address in the copy that lives, which is never unloaded then.
-pub(crate) fn is_shown() {
-    IS_SHOWN.store(true, Ordering::Release);
+/// The program is given an address in the copy that lives, which is never unloaded then: by this.
+pub(crate) fn is_shown(by: impl fmt::Display) {
+    if !IS_SHOWN.swap(true, Ordering::AcqRel) && settings::lines_wanted() {
+        let number = LIVING.lock().unwrap_or_else(PoisonError::into_inner).map_or(0, |copy| copy.number);
+        log::complain(format_args!("copy {number} of the driver stays loaded for good: the program has {by}"));
+    }
 }
 
 /// The copy that has lived until now, and whether the program has an address in it; `None` if it is the program's own.

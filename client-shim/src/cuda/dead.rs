@@ -4,6 +4,7 @@
 //! ([`resources`](super::resources)): a process recovers as often as it must. A copy with a thread that does not wait yet, as
 //! on a slow machine, is tried again some more times in the background, and after each later one ([`line`]). It stays if that
 //! never helps, or if the program has an address in it ([`copies::is_shown`]): a function that is not hooked, a private table.
+//! One that has made something by private functions, which the program still has ([`Ask`]), is tried as often.
 //! The first one stays in any case.
 //!
 //! Another recovery waits until the last dead copy is cut off, and comes before what is given back.
@@ -212,11 +213,21 @@ fn keep_trying() {
     }
 }
 
+/// What must be asked before a dead copy is unloaded: whether the program uses nothing of the one of this number, which it
+/// cannot use any more then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) generation: u64,
+    pub(crate) lets_go: fn(u64) -> bool,
+}
+
 /// A dead copy and what is still its own.
 #[derive(Debug)]
 pub(crate) struct Dead {
     copy: Copy,
     is_shown: bool,
+    /// `None` for one that the program never knew.
+    ask: Option<Ask>,
     /// Descriptors that nothing comes from any more.
     descriptors: Vec<Place>,
 }
@@ -224,11 +235,11 @@ pub(crate) struct Dead {
 impl Dead {
     /// The copy that has lived until now; `None` if it is the program's own, or nobody knows what it has. `descriptors`
     /// are those that were cut off already, `known` where nothing else may be found, of this copy and of all before.
-    pub(crate) fn take(descriptors: Vec<Place>, known: Known) -> Option<Self> {
+    pub(crate) fn take(descriptors: Vec<Place>, known: Known, ask: Ask) -> Option<Self> {
         *locked(&KNOWN) = known;
         let (copy, is_shown) = copies::take_leave()?;
         copy.owner?.forget_exits();
-        Some(Self { copy, is_shown, descriptors })
+        Some(Self { copy, is_shown, ask: Some(ask), descriptors })
     }
 
     /// A copy that is not needed: nobody has got anything from it. Its descriptors are cut off.
@@ -236,7 +247,7 @@ impl Dead {
         if let Some(owner) = copy.owner {
             owner.forget_exits();
         }
-        Self { copy, is_shown: false, descriptors }
+        Self { copy, is_shown: false, ask: None, descriptors }
     }
 
     /// Gives it back, or leaves it for later where a recovery waits.
@@ -260,6 +271,10 @@ impl Dead {
         let is_to_go = !self.is_shown && self.copy.number > LAST_TO_STAY;
         let Some(owner) = self.copy.owner.filter(|_| is_to_go) else { return };
         let Some(code) = library::find(self.copy.handle, cuInit::FUNCTION.name) else { return };
+        if self.ask.is_some_and(|ask| !(ask.lets_go)(ask.generation)) {
+            self.joins_the_line(|line, dead, now| line.was_tried(dead, tries + 1, now));
+            return;
+        }
         // One that goes on may touch all that the copy had.
         let patience = (ASKING * (1 << tries.min(10))).min(LONGEST_ASKING);
         if owner.end_threads(code.as_ptr(), patience, is_wanted).is_err() {

@@ -55,7 +55,7 @@ fn put_ours_in_place(answer: CUresult, pfn: *mut *mut c_void) -> Result<CUresult
     // SAFETY: the driver has just written there with success.
     let found = NonNull::new(unsafe { *pfn }).ok_or(Bypass::NotFound)?;
     let hook = by_driver_address(found).ok_or_else(|| {
-        copies::is_shown();
+        copies::is_shown("the address of a function that is not led");
         Bypass::NotHooked
     })?;
     // SAFETY: as above.

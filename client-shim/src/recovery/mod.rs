@@ -49,7 +49,7 @@ use crate::{
         arguments::Subject,
         copies, dead, errors,
         functions::{Effect, Function, lookup::cuInit},
-        gate, library,
+        gate, library, resources,
         result::CUresult,
         threads::{self, Here},
     },
@@ -83,6 +83,12 @@ pub(crate) fn arm(constant_ranges: ConstantRanges) {
     dead::prepare();
     burial::prepare();
     let _the_same = CONSTANT_RANGES.set(constant_ranges);
+    // A forked child takes no lock of ours.
+    resources::watch_freed(|address| {
+        if is_armed() {
+            private::is_freed(address)
+        }
+    });
     gate::arm();
     announced::listen();
     variables::watch();

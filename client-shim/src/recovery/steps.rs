@@ -38,14 +38,14 @@ use super::{
     exchange::{Exchanged, exchange},
     memory::{Memory, Renamed},
     objects::Objects,
-    others,
+    others, private,
     refusal::{Refusal, obstacles},
     report::{self, Clock, Lap, Recovery, Step, Switch},
     spare,
     told::{self, Verdict},
 };
 use crate::cuda::{
-    dead::{self, Dead},
+    dead::{self, Ask, Dead},
     errors::Meaning,
     gate::{self, Late},
     moved::{self, Moves},
@@ -309,16 +309,17 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
         }
     };
     let renamed = rename(&renamed, &objects);
+    let ask = Ask { generation: library::generation(), lets_go: private::lets_go };
     let (dead, burial) = if is_proven {
         let burial = Burial::new(former, recovery.count, clock.begun(), quiet);
-        (Dead::take(Vec::new(), renamed), Some(burial))
+        (Dead::take(Vec::new(), renamed, ask), Some(burial))
     } else {
         let cut = former.cut_off();
         reached("dead-cut-early");
         clock.ended(Step::Amputate, &mut recovery);
         recovery.cut_early(&cut);
         burial::is_cut_off(recovery.count, &cut, Duration::from_micros(recovery.steps[Step::Amputate as usize]));
-        (Dead::take(cut.descriptors, renamed), None)
+        (Dead::take(cut.descriptors, renamed, ask), None)
     };
     fresh.lives();
     reached("handles-renamed");

@@ -58,6 +58,22 @@ fn recoveries_from_faults_of_its_own_leave_no_more_behind_than_ten() {
     });
 }
 
+/// A copy has to stay as long as the program has what a private function of it has made, and no longer: compilers make such
+/// objects for a moment, and others end them when the copy is dead.
+#[test]
+fn a_dead_copy_is_given_back_when_what_its_private_functions_have_made_has_ended() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[]);
+        let kinds = ["oob"; 14];
+        for calls in ["brief", "next"] {
+            let arguments = ["--light", "--resources", "--private", calls, "--faults", &kinds.join(",")];
+            let finished = run(&mut replaying(&sim, &arguments), b"", LIMIT * 2).expect("the probe runs");
+            is_whole(&finished, kinds.len() as u64, &format!("{subject}: {calls}"));
+            is_flat(&finished, "fault", kinds.len());
+        }
+    });
+}
+
 /// What a slow machine does: a dead copy's threads do not wait yet when they are to end.
 #[test]
 fn a_dead_copy_that_could_not_be_given_back_at_once_is_given_back_later() {

@@ -119,6 +119,14 @@ impl Heap {
     }
 }
 
+/// Who hears of each address that a copy gives back to its heap, before it may be given out again.
+static WATCHER: OnceLock<fn(usize)> = OnceLock::new();
+
+/// Has somebody hear of that from now on. It is called within calls of the driver, by any thread.
+pub(crate) fn watch_freed(watcher: fn(usize)) {
+    let _the_first_one_stays = WATCHER.set(watcher);
+}
+
 /// Works on a copy's heap; `None` if it has none any more.
 fn with<R>(owner: usize, work: impl FnOnce(&mut Dlmalloc<Pieces>) -> R) -> Option<R> {
     locked(&RESOURCES[owner].heap).as_mut().map(|heap| work(&mut heap.0))
@@ -145,6 +153,9 @@ unsafe extern "C" fn calloc<const OWNER: usize>(count: usize, size: usize) -> *m
 
 unsafe extern "C" fn free<const OWNER: usize>(place: *mut c_void) {
     if is_in_room(place) {
+        if let Some(watcher) = WATCHER.get() {
+            watcher(place.addr());
+        }
         // SAFETY: the copy has it from its heap.
         with(OWNER, |heap| unsafe { heap.c_free(place.cast()) });
     } else {

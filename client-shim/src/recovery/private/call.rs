@@ -124,13 +124,11 @@ fn look_and_call(frame: &mut Frame, stub: usize) {
     };
     let living = library::generation();
     let Some(Way::To(generation)) = unpanicked(|| way(&passed)) else { return refuse(frame) };
-    let target = if generation == living {
-        stubs::target(stub)
+    let (target, _stays_loaded) = if generation == living {
+        (stubs::target(stub), None)
     } else {
-        match made::target(generation, stub) {
-            Some(target) => ptr::with_exposed_provenance_mut::<c_void>(target),
-            None => return refuse(frame),
-        }
+        let Some(call) = made::Call::begin(generation, stub) else { return refuse(frame) };
+        (ptr::with_exposed_provenance_mut::<c_void>(call.target), Some(call))
     };
     let swapped = if living > 0 && generation == living {
         translate(frame);

@@ -1,15 +1,17 @@
 //! What private functions have made and given to the program by its address.
 //!
 //! Nothing is known of such an object but who has made it. One that was made without any handle, and in which none is
-//! found, is the host's alone: after a recovery the copy that has made it goes on with it, since a dead copy's code and
-//! memory stay. One that was made of a handle, or holds one, belongs to what is no more: a call with it is refused.
+//! found, is the host's alone: after a recovery the copy that has made it goes on with it, and its code and memory stay as
+//! long as the program has one of them. One that was made of a handle, or holds one, belongs to what is no more: a call with
+//! it is refused.
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
-
-use crate::cuda::copies;
 
 /// Objects that are remembered.
 const MOST: usize = 4096;
@@ -25,6 +27,16 @@ pub(super) struct Object {
     pub(super) holds_handle: bool,
 }
 
+impl Made {
+    fn count(&self) {
+        COUNT.store(self.objects.len(), Ordering::Relaxed);
+    }
+
+    fn has_objects_of(&self, generation: u64) -> bool {
+        self.objects.values().any(|object| object.generation == generation)
+    }
+}
+
 impl Object {
     /// Whether a copy that is dead can go on with it.
     pub(super) const fn is_hosts_alone(self) -> bool {
@@ -35,28 +47,40 @@ impl Object {
 #[derive(Debug, Default)]
 struct Made {
     objects: BTreeMap<u64, Object>,
-    /// Where each stub led in a copy that is dead and has made objects.
-    targets: BTreeMap<u64, Vec<usize>>,
+    /// Dead copies that have made objects, by their numbers.
+    dead: BTreeMap<u64, Dead>,
 }
 
-static MADE: Mutex<Made> = Mutex::new(Made { objects: BTreeMap::new(), targets: BTreeMap::new() });
+/// A copy that is dead.
+#[derive(Debug)]
+struct Dead {
+    /// Where each stub led in it.
+    targets: Vec<usize>,
+    /// Calls that are in it.
+    calls: usize,
+}
+
+static MADE: Mutex<Made> = Mutex::new(Made { objects: BTreeMap::new(), dead: BTreeMap::new() });
 
 fn made() -> MutexGuard<'static, Made> {
     MADE.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// How many objects are remembered.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The object at an address.
 pub(super) fn at(address: u64) -> Option<Object> {
     made().objects.get(&address).copied()
 }
 
-/// Remembers an object; whether there is room. The copy that made it is never unloaded.
+/// Remembers an object; whether there is room. The copy that made it stays loaded as long as it is remembered.
 pub(super) fn remember(address: u64, object: Object) -> bool {
-    copies::is_shown();
     let mut made = made();
     let has_room = made.objects.len() < MOST || made.objects.contains_key(&address);
     if has_room {
         made.objects.insert(address, object);
+        made.count();
     }
     has_room
 }
@@ -67,41 +91,97 @@ pub(super) fn forget(address: u64) {
     let mut made = made();
     if made.objects.get(&address).is_some_and(|object| object.is_hosts_alone()) {
         made.objects.remove(&address);
+        made.count();
+    }
+}
+
+/// A copy of the driver gives memory back to its heap: what was there is no more.
+pub(crate) fn is_freed(address: usize) {
+    if COUNT.load(Ordering::Relaxed) > 0 {
+        let mut made = made();
+        made.objects.remove(&(address as u64));
+        made.count();
     }
 }
 
 /// A copy of the driver has lived until now, and its stubs have led there.
 pub(crate) fn ended(generation: u64, targets: &[usize]) {
     let mut made = made();
-    if made.objects.values().any(|object| object.generation == generation) {
-        made.targets.insert(generation, targets.to_vec());
+    if made.has_objects_of(generation) {
+        made.dead.insert(generation, Dead { targets: targets.to_vec(), calls: 0 });
     }
 }
 
-/// Where a stub led in a copy of the driver that is dead.
-pub(super) fn target(generation: u64, stub: usize) -> Option<usize> {
-    made().targets.get(&generation)?.get(stub).copied().filter(|target| *target != 0)
+/// Whether a copy that is dead may be unloaded, as far as it is for this module to say: none of what it has made is there
+/// any more, and no call is in it. From then on there can be none.
+pub(crate) fn lets_go(generation: u64) -> bool {
+    let mut made = made();
+    let is_needed = made.has_objects_of(generation) || made.dead.get(&generation).is_some_and(|dead| dead.calls > 0);
+    if !is_needed {
+        made.dead.remove(&generation);
+    }
+    !is_needed
+}
+
+/// A call of a copy that is dead, which is not unloaded meanwhile.
+#[derive(Debug)]
+pub(super) struct Call {
+    generation: u64,
+    /// Where the stub led.
+    pub(super) target: usize,
+}
+
+impl Call {
+    /// Begins one; `None` where the copy has no such function, or is unloaded.
+    pub(super) fn begin(generation: u64, stub: usize) -> Option<Self> {
+        let mut made = made();
+        let dead = made.dead.get_mut(&generation)?;
+        let target = dead.targets.get(stub).copied().filter(|target| *target != 0)?;
+        dead.calls += 1;
+        Some(Self { generation, target })
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if let Some(dead) = made().dead.get_mut(&self.generation) {
+            dead.calls -= 1;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST, Object, at, ended, forget, remember, target};
+    use super::{Call, MOST, Object, at, ended, forget, is_freed, lets_go, remember};
 
     const HOSTS: Object = Object { generation: 3, is_of_handle: false, holds_handle: false };
+
+    fn target(generation: u64, stub: usize) -> Option<usize> {
+        Call::begin(generation, stub).map(|call| call.target)
+    }
 
     /// One test, since there is one list.
     #[test]
     fn objects_are_remembered_with_the_copy_that_made_them_until_they_are_given_back() {
         assert!(remember(0x10_0000, HOSTS));
-        let of_handle = Object { is_of_handle: true, ..HOSTS };
+        let of_handle = Object { generation: 4, is_of_handle: true, ..HOSTS };
         assert!(remember(0x20_0000, of_handle));
         ended(2, &[1, 2]);
         ended(3, &[0x30, 0]);
+        ended(4, &[0x40]);
         assert_eq!((target(2, 0), target(3, 0), target(3, 1), target(3, 2)), (None, Some(0x30), None, None));
+        assert!(lets_go(2) && !lets_go(3) && !lets_go(4));
+        let call = Call::begin(3, 0).expect("it has the function");
         forget(0x10_0000);
         forget(0x20_0000);
         assert_eq!((at(0x10_0000), at(0x20_0000)), (None, Some(of_handle)));
-        assert!((1..MOST as u64).all(|number| remember(number << 32, HOSTS)));
+        assert!(!lets_go(3), "a call is in it");
+        drop(call);
+        assert!(lets_go(3) && !lets_go(4));
+        assert_eq!(target(3, 0), None, "it is unloaded");
+        is_freed(0x20_0000);
+        assert!(at(0x20_0000).is_none() && lets_go(4), "its memory was given back");
+        assert!((1..=MOST as u64).all(|number| remember(number << 32, HOSTS)));
         assert!(!remember(5, HOSTS) && remember(1 << 32, of_handle), "known ones may change");
     }
 }

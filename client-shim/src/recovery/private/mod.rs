@@ -42,7 +42,7 @@ use crate::{
 pub(super) use cudart::primary_of;
 pub(crate) use evidence::{obstacle, report};
 pub(crate) use followed::{lead, restore, targets};
-pub(crate) use made::ended;
+pub(crate) use made::{ended, is_freed, lets_go};
 
 /// A private table's name.
 type Id = [u8; 16];
@@ -173,9 +173,9 @@ pub(crate) fn hand_out(
 ) -> Result<CUresult, Bypass> {
     let answer = driver.pass();
     if answer.is_success() && settings::is_recording() {
-        copies::is_shown();
         // SAFETY: the driver has just read it.
         let id = unsafe { id.cast::<Id>().read() };
+        copies::is_shown(format_args!("the private table {:032x}", u128::from_be_bytes(id)));
         // SAFETY: the driver has just written there.
         let start = unsafe { table.read() };
         // SAFETY: as it has answered.

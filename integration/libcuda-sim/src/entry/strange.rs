@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) const NAME: &[u8; 16] = b"\x57\x7a\x01\x9e\xd0\x3c\x4b\x66\x8e\x21\x0f\x5d\x93\xb8\x6a\xc4";
 
 /// With the length in front.
-const WORDS: usize = 10;
+const WORDS: usize = 11;
 
 /// The table and what is written beside it.
 #[repr(C)]
@@ -41,6 +41,7 @@ static TABLE: Beside = Beside {
         weigh as *const c_void,
         context as *const c_void,
         found as *const c_void,
+        end as *const c_void,
     ],
     // Not zero, so that it lies among what is initialised.
     calls: AtomicU64::new(100),
@@ -117,6 +118,20 @@ extern "C" fn use_made(made: In<Made>, number: Out<u64>) -> Code {
             return Err(Code::INVALID_HANDLE);
         }
         number.put(made.number)
+    })
+}
+
+/// Ends an object that this copy of the library has made.
+extern "C" fn end(made: In<Made>) -> Code {
+    enter("strange end", || {
+        let object = made.get_ref()?;
+        if object.owner != table().addr() {
+            return Err(Code::INVALID_HANDLE);
+        }
+        let place = ptr::from_ref(object).cast_mut();
+        // SAFETY: it was made by this library, which nobody else gives back.
+        drop(unsafe { Box::from_raw(place) });
+        Ok(())
     })
 }
 

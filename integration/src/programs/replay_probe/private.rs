@@ -37,6 +37,7 @@ struct Table {
     weigh: extern "C" fn(u64, u64, u64, u64, u64, u64, u64, f64, u64) -> f64,
     context: One<*mut usize>,
     found: Two<usize, *mut usize>,
+    end: One<usize>,
 }
 
 /// A structure with a handle in it.
@@ -63,7 +64,7 @@ pub(super) struct Private {
 
 impl Private {
     /// Known calls.
-    pub(super) const CALLS: [&'static str; 12] = [
+    pub(super) const CALLS: [&'static str; 14] = [
         "count",
         "stream",
         "described",
@@ -71,6 +72,8 @@ impl Private {
         "left",
         "make",
         "hold",
+        "brief",
+        "next",
         "function",
         "weigh",
         "context",
@@ -135,6 +138,14 @@ impl Private {
             }
             "make" => self.make_and_use(NUMBER),
             "hold" => self.make_and_use(HOLDS_A_CONTEXT),
+            // An object for a moment, as compilers make them.
+            "brief" => self.make_use_and_end(NUMBER),
+            // The last one's end is the next one's beginning: the copy that has made it may be dead by then.
+            "next" if self.made == 0 => self.make_and_use(NUMBER),
+            "next" => {
+                let ended = self.make_use_and_end(NUMBER);
+                if ended == (0, true) { self.make_and_use(NUMBER) } else { ended }
+            }
             "function" => ((table.function)(&raw mut address, 0, 0, 0, 0, 0), address != 0),
             "weigh" => {
                 let weight = (table.weigh)(1, 2, 3, 4, 5, 6, 7, 0.5, 8);
@@ -177,6 +188,13 @@ impl Private {
         let answer = if self.made == 0 { (table.make)(&raw mut self.made, with, 0, 0, 0, 0) } else { 0 };
         let used = (table.use_made)(self.made, &raw mut number, 0, 0, 0, 0);
         (answer.max(used), number == with)
+    }
+
+    /// The same, and it is no more.
+    fn make_use_and_end(&mut self, with: u64) -> (u32, bool) {
+        let (answer, is_right) = self.make_and_use(with);
+        let ended = (self.table.end)(std::mem::take(&mut self.made), 0, 0, 0, 0, 0);
+        (answer.max(ended), is_right)
     }
 }
 
