@@ -13,7 +13,7 @@ import replay
 from bench import Failed, until
 from faults import NO_QUARANTINE, configured
 from figures import spread, spread_to_p99
-from victims import COLD, IS_LEVEL, Torch, Victim, beside, have_spares
+from victims import COLD, Torch, Victim, beside, have_spares
 
 PROGRAMS = ["mps-replay-probe", "mps-aggressor", "mps-cost"]
 # As `mps_shim.h` has it.
@@ -23,6 +23,8 @@ STEPS = ("wait", "map", "objects")
 SWITCH = ("held", "alive", "memory", "objects", "stack", "settings", "variables", "graphs", "names", "lead")
 # The ways as `victims` has them, and what each is called.
 WAYS = {"spare": "spare", "spare full": "spare with full stacks", COLD: "cold"}
+# What the library says when the copy has all that the program has.
+IS_LEVEL = "the spare copy has all that the program has"
 # The two that are compared.
 MEASURED_OFTEN = ("spare", COLD)
 VICTIMS = (1, 4, 8)
@@ -45,11 +47,13 @@ def probed(kinds, seconds=10):
     return ["--recoveries", str(len(kinds)), "--seconds", patience, "--light", *replay.BELONGINGS["all"]]
 
 
-def faults(ours, library, way, victims, kinds):
-    """One fault after the other beside so many victims, each when all have a copy ready, or without one."""
+def faults(ours, library, way, victims, kinds, is_at_once=False):
+    """One fault after the other beside so many victims, each when all have had a copy for a second, or none; or, at once, as
+    soon as the last copy stands.
+    """
     with configured(ours, NO_QUARANTINE) as daemon:
         programs = [Victim(daemon, library, way, probed(kinds)) for _ in range(victims)]
-        found, were_level = beside(programs, daemon, way, kinds)
+        found = beside(programs, daemon, way, kinds, is_at_once)
     recoveries = list(itertools.chain.from_iterable(found))
     is_by_the_spare(way, recoveries)
     total = total_ms(recoveries)
@@ -58,7 +62,6 @@ def faults(ours, library, way, victims, kinds):
     steps = {f"{step}, ms": spread([one["steps_us"][step] / 1000 for one in recoveries]) for step in STEPS}
     if way != COLD:
         steps |= {f"switch: {part}, ms": spread([one["switch_us"][part] / 1000 for one in recoveries]) for part in SWITCH}
-        steps["copies that had all before the fault"] = f"{were_level} of {len(recoveries)}"
         steps["calls of the spare copy"] = spread([one["calls"] for one in recoveries])
         steps |= longest(recoveries)
     return {"recovered, bit-exact": f"{len(total)} of {len(total)}", "error to gate, ms": spread_to_p99(total), **by_kind, **steps}
@@ -83,13 +86,11 @@ def models(ours, library, way, victims, kinds):
         programs = [Victim(daemon, library, way, probed(kinds, 30) + slabs) for _ in range(max(1, victims - 1))]
         if victims > 1:
             programs.append(Torch(daemon, library, way))
-        found, were_level = beside(programs, daemon, way, kinds)
+        found = beside(programs, daemon, way, kinds)
     is_by_the_spare(way, list(itertools.chain.from_iterable(found)))
     own = found[:-1] if victims > 1 else found
     large = total_ms(itertools.chain.from_iterable(own))
     result = {"recovered, bit-exact": f"{sum(map(len, found))} of {victims * len(kinds)}", "8 GiB: error to gate, ms": spread_to_p99(large)}
-    if way != COLD:
-        result["copies that had all before the fault"] = f"{were_level} of {victims * len(kinds)}"
     if victims > 1:
         result["PyTorch: error to gate, ms"] = spread_to_p99(total_ms(found[-1]))
     return result
@@ -233,6 +234,8 @@ def works(ours, theirs, library, count):
             # After a misaligned access the server may deny a fault: then the next culprit would be on another one.
             few = ["oob", "trap"] * (times if victims == 1 else -(-times // 2)) + ["misaligned"]
             works[f"faults {name}, {victims} victims"] = lambda way=way, victims=victims, few=few: faults(ours, library, way, victims, few)
+    few = ["oob", "trap"] * -(-count // 2)
+    works["faults spare at once, 8 victims"] = lambda few=few: faults(ours, library, "spare", 8, few, True)
     for way in MEASURED_OFTEN:
         for victims in (1, 8):
             few = ["oob", "trap"] * -(-count // 10)

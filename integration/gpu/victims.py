@@ -5,16 +5,15 @@ A way is what `MPS_SHIM_REPLAY` has and, behind it, `MPS_SHIM_SPARE_STACK`.
 """
 
 import sys
+import time
 
 import hangs
 import replay
 from bench import Client, Failed, until
 
 STANDS = "a spare copy of the driver stands"
-# What the library says when the copy has all that the program has.
-IS_LEVEL = "the spare copy has all that the program has"
-# Seconds for which a copy that stands may take to have all, or what of it does not change all the time.
-TO_BE_LEVEL = 3
+# Seconds between the last copy that stands and the fault: one that has just been made is still getting what the program has.
+TO_SETTLE = 1
 # Without a spare copy.
 COLD = "in-place"
 
@@ -33,10 +32,6 @@ class Victim(Client):
 
     def spares(self):
         return self.errors.read_text().count(STANDS)
-
-    def is_level(self):
-        said = self.errors.read_text()
-        return said.rfind(IS_LEVEL) > said.rfind(STANDS)
 
     def has_recovered(self, done, is_last):
         """Whether it has gone on after this fault; after the last one the probe compares and ends."""
@@ -87,26 +82,16 @@ def have_spares(daemon, programs, done):
         raise Failed(f"{failed}: {said[-6:]}") from failed
 
 
-def level(programs):
-    """Waits until each one's copy has all that the program has, for a time; how many have."""
-    try:
-        until(lambda: all(program.is_level() for program in programs), TO_BE_LEVEL, "level copies")
-    except Failed:
-        pass
-    return sum(program.is_level() for program in programs)
-
-
-def beside(programs, daemon, way, kinds):
-    """One fault after the other, each when all have a copy ready, or without one; the recoveries of each program, and how many
-    copies had all that their program has before the fault.
+def beside(programs, daemon, way, kinds, is_at_once=False):
+    """One fault after the other, each when all have a copy ready, for a time or just then, or without one; the
+    recoveries of each program.
     """
-    were_level = 0
     for program in programs:
         program.wait("ready", 120)
     for done, kind in enumerate(kinds):
         if way != COLD:
             have_spares(daemon, programs, done)
-            were_level += level(programs)
+            time.sleep(0 if is_at_once else TO_SETTLE)
         daemon.client("mps-aggressor", kind).process.wait(30)
         late = list(programs)
 
@@ -119,4 +104,4 @@ def beside(programs, daemon, way, kinds):
         except Failed as failed:
             where = hangs.told(late[0], [("daemon", daemon.process.pid)])
             raise Failed(f"{failed}: {late[0].errors.read_text()[-600:]}\n{where}") from failed
-    return [program.found(len(kinds)) for program in programs], were_level
+    return [program.found(len(kinds)) for program in programs]
