@@ -60,6 +60,7 @@ use crate::{
         self,
         code::stacks,
         shared,
+        streams::callbacks,
         work::{doubt, progress},
     },
     process::{failpoint::reached, log, settings},
@@ -337,6 +338,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     if is_lossy {
         progress::lose(recovery.count);
         told::lost(recovery.count, error);
+        callbacks::lose(library::generation(), error);
     } else {
         progress::lose(0);
     }
@@ -349,6 +351,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     reached("generation-known");
     drop((closed, none_is_given_back));
     reached("gate-open");
+    callbacks::call_lost();
     match burial {
         Some(burial) => burial.begin(dead),
         None => dead::give_back(dead),
