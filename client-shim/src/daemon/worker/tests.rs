@@ -124,7 +124,9 @@ fn news_is_heard_on_the_one_connection_whatever_else_is_asked_and_whoever_the_da
     // So is why one was refused, in its place among them.
     drop(daemon);
     let refused = |number| Unrecovered { number, error: 719, reason: "no".to_owned(), is_final: false };
-    [Said::Refused(refused(1)), Said::Recovered(of(4)), Said::Refused(refused(2))].map(recovered::tell);
+    [Said::Refused(refused(1)), Said::Recovered(of(4)), Said::Refused(refused(2))]
+        .into_iter()
+        .for_each(recovered::tell);
     let daemon = Daemon::welcomes(&listener, ABLE.and(Capabilities::REFUSALS));
     for number in [1, 2] {
         let FromShim { request, ask } = daemon.hears();

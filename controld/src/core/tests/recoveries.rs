@@ -58,7 +58,7 @@ fn why_a_client_is_not_recovered_is_told_once_and_shown_until_it_is() {
         let reason = "a stream is being captured".to_owned();
         ClientRefusal::of(Unrecovered { number, error: 719, reason, is_final })
     };
-    let mut says = |scene: &mut Scene, process, uid, refusal: ClientRefusal| {
+    let says = |scene: &mut Scene, process, uid, refusal: ClientRefusal| {
         let effects = scene.feed(Input::ClientUnrecovered { process, uid, refusal });
         let recorded = effects.into_iter().filter_map(|effect| match effect {
             Effect::Record(event) => Some(*event),
