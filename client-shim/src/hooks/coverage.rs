@@ -68,7 +68,7 @@ fn fate(reason: Option<&str>, logic: &str) -> Option<Fate> {
     let writes = ["kept::code::variables::copied", "kept::code::variables::overwritten", "kept::code::variables::set"];
     match logic.as_str() {
         // Work of its stream, like a launch, of which is noted that it is one.
-        "" | "kept::streams::gave_function(stream)" => None,
+        "" | "kept::streams::gave_function(stream)" | "kept::streams::callbacks::add" => None,
         logic if writes.iter().any(|writing| logic.starts_with(writing)) => Some(Fate::Written),
         logic if asks.iter().any(|asking| logic.starts_with(asking)) => Some(Fate::Followed),
         logic if logic.starts_with("kept::memory") => Some(Fate::Kept),

@@ -15,6 +15,7 @@ use super::{
         objects, recipes,
     },
     shared,
+    streams::callbacks,
     work::progress,
 };
 use crate::{
@@ -90,6 +91,7 @@ fn end(context: CUcontext) -> Result<(), Bypass> {
     stacks::is_gone(context.0);
     progress::ended_context(names::name_of(context.0));
     shared::ended_context(names::name_of(context.0));
+    callbacks::ended_context(names::name_of(context.0));
     objects(|objects| objects.contexts.forget(context.0))?;
     memory(|memory| memory.slabs.remove_context(context.0))?.into_iter().for_each(Region::destroy);
     Ok(())

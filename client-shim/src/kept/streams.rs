@@ -2,6 +2,8 @@
 //! all of it can be made again.
 #![expect(unsafe_code, reason = "calls the driver and reads what it has written")]
 
+pub(crate) mod callbacks;
+
 use std::ffi::{c_int, c_uint};
 
 use super::{
@@ -40,9 +42,15 @@ pub(crate) fn stream(stream: CUstream, flags: c_uint, priority: Option<c_int>) -
     keep("cuStreamCreate", stream.0, Recipe::Stream { context: context()?, flags, priority })
 }
 
-/// After a call that gives a stream a function of the host.
+/// After a call that gives a stream a function of the host. In a capture, of this stream or of one that it has joined, it
+/// is a node of a graph.
 pub(crate) fn gave_function(stream: CUstream) -> Result<(), Bypass> {
-    progress::gives_function(names::name_of(stream.0));
+    let mut status = 0;
+    let is_captured =
+        has_capture() && !(driver!(stream::cuStreamIsCapturing(stream, &raw mut status)).is_success() && status == 0);
+    if !is_captured {
+        progress::gives_function(names::name_of(stream.0));
+    }
     Ok(())
 }
 

@@ -46,6 +46,8 @@ const ROOM_PATIENCE: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// Answers of a server that is not ready yet.
 pub(super) const NOT_READY: [u32; 3] = [805, 806, 807];
+/// What a process whose context has died may be told when it asks for another one.
+const UNAVAILABLE: u32 = 46;
 /// Calls of a copy that may have no context yet.
 const BEFORE_CONTEXTS: [&str; 2] = ["cuInit", "cuDevicePrimaryCtxRetain"];
 
@@ -182,7 +184,7 @@ fn is_hit(Failed { call, answer }: Failed) -> bool {
         None | Some(Meaning::ForGood(_)) => false,
         Some(Meaning::Dead) => true,
         // There is no context yet that could be asked. A server that is not ready was waited for.
-        Some(Meaning::Perhaps) if BEFORE_CONTEXTS.contains(&call) => !NOT_READY.contains(&answer.0),
+        Some(Meaning::Perhaps) if BEFORE_CONTEXTS.contains(&call) => answer.0 == UNAVAILABLE,
         Some(Meaning::Perhaps) => errors::is_confirmed(Meaning::Perhaps),
     }
 }

@@ -32,6 +32,8 @@ use std::{
     time::Duration,
 };
 
+use remps_proto::shim::Unrecovered;
+
 use super::{
     CONSTANT_RANGES, ahead, announced,
     burial::{self, Burial},
@@ -55,11 +57,16 @@ use crate::cuda::{
 use crate::process::signals::NoBrokenPipe;
 use crate::{
     cuda::{functions::Effect, library, result::CUresult, threads},
-    daemon::{news, recovered, stage},
+    daemon::{
+        news,
+        recovered::{self, Said},
+        stage,
+    },
     kept::{
         self,
         code::stacks,
         shared,
+        streams::callbacks,
         work::{doubt, progress},
     },
     process::{failpoint::reached, log, settings},
@@ -127,7 +134,7 @@ pub(super) fn ahead_of_the_driver(seen: u64) {
     }
     let recover = || recover(CUresult::CUDA_SUCCESS, Begun::Ahead);
     if let Ok((recovery, anew)) = threads::here(|here| gate::behind(&here.passer, recover)) {
-        recovered::tell(recovery.said());
+        recovered::tell(Said::Recovered(recovery.said()));
         tell(&recovery, &anew);
     }
 }
@@ -165,7 +172,7 @@ fn is_recovered(attempts: &mut Attempts, answer: CUresult, meaning: Meaning, beg
     match outcome {
         Ok((recovery, anew)) => {
             // The program runs again.
-            recovered::tell(recovery.said());
+            recovered::tell(Said::Recovered(recovery.said()));
             tell(&recovery, &anew);
             true
         }
@@ -193,6 +200,12 @@ fn refuse(attempts: &mut Attempts, answer: CUresult, refusal: &Refusal) {
     report::set(last);
     if attempts.told != text {
         log::complain(format_args!("not recovered from CUDA error {}: {text}", answer.0));
+        recovered::tell_before_the_end(Unrecovered {
+            number: last.refused,
+            error: answer.0,
+            reason: Unrecovered::words(&text),
+            is_final: attempts.is_given_up,
+        });
         attempts.told = text;
     }
 }
@@ -338,6 +351,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     if is_lossy {
         progress::lose(recovery.count);
         told::lost(recovery.count, error);
+        callbacks::lose(library::generation(), error);
     } else {
         progress::lose(0);
     }
@@ -350,6 +364,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     reached("generation-known");
     drop((closed, none_is_given_back));
     reached("gate-open");
+    callbacks::call_lost();
     match burial {
         Some(burial) => burial.begin(dead),
         None => dead::give_back(dead),

@@ -1,11 +1,12 @@
-//! What a recovery of a client took, as the client itself says: which way it took and how long each step was.
+//! What a recovery of a client took, as the client itself says: which way it took and how long each step was; or why it was
+//! refused.
 //!
 //! Nothing is decided by it. It is shown to whoever may see the client, under the name of the process that the kernel says
 //! has sent it.
 
 use super::milliseconds::{in_milliseconds, milliseconds};
 use core::time::Duration;
-use remps_proto::shim::{RECOVERY_STEPS, Recovered, SWITCH_STEPS, Way};
+use remps_proto::shim::{RECOVERY_STEPS, Recovered, SWITCH_STEPS, Unrecovered, Way};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -109,6 +110,27 @@ impl ClientRecovery {
             steps: StepTimes::of(&RECOVERY_STEPS, &said.steps_us),
             switch: StepTimes::of(&SWITCH_STEPS, &said.switch_us),
         }
+    }
+}
+
+/// Why a client does not go on after a fault.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct ClientRefusal {
+    /// The how manieth of its process it was, from 1.
+    pub number: u64,
+    /// The `CUresult` that its program has for an answer.
+    pub error: u32,
+    /// In its words, which the protocol bounds: printable ASCII.
+    pub reason: String,
+    /// Nothing is tried again.
+    #[serde(rename = "final")]
+    pub is_final: bool,
+}
+
+impl ClientRefusal {
+    pub(crate) fn of(said: Unrecovered) -> Self {
+        let Unrecovered { number, error, reason, is_final } = said;
+        Self { number, error, reason, is_final }
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) use reasons::{
     EarlyEnd, ExitReason, FuneralEnd, HoldEnd, ModeCause, RefusalReason, Sanction, SpareEnd, StartReason,
 };
 
-use super::client_recovery::ClientRecovery;
+use super::client_recovery::{ClientRecovery, ClientRefusal};
 use super::evidence::{End, ProcessKey};
 use super::gpu::{ComputeMode, Gpu};
 use super::ids::{Pid, ServerEpoch, Uid};
@@ -234,6 +234,16 @@ pub(crate) enum JournalEvent {
         server: Option<Pid>,
         #[serde(flatten)]
         recovery: ClientRecovery,
+    },
+    /// A client says why it does not go on after a fault.
+    ClientUnrecovered {
+        process: ProcessKey,
+        uid: Uid,
+        domain: String,
+        /// Its server when it said so; `None` when it had none.
+        server: Option<Pid>,
+        #[serde(flatten)]
+        refusal: ClientRefusal,
     },
     /// A witness has said something that may be a fault.
     FaultSign {

@@ -13,7 +13,7 @@ use crate::core::events::EarlyEnd;
 use crate::core::{ComputeMode, End, Entrance, Gpu, Pid, ProcessKey, ServerEpoch, SuspectIdentity, Uid};
 use core::time::Duration;
 pub(crate) use named::{NamedFacts, NamespaceFacts};
-pub(crate) use recovery::RecoveryFacts;
+pub(crate) use recovery::{RecoveryFacts, RefusalFacts};
 use serde::Serialize;
 pub(crate) use snapshot::Snapshot;
 
@@ -281,6 +281,8 @@ pub(crate) struct ClientFacts {
     pub spare: Option<SpareFacts>,
     /// The last recovery that it has told of.
     pub recovery: Option<RecoveryFacts>,
+    /// The last refusal of one, if it has told of none since.
+    pub unrecovered: Option<RefusalFacts>,
     /// The inode number of its PID namespace, where that was asked for and can be told.
     #[serde(skip)]
     pub pid_namespace: Option<u64>,

@@ -1,6 +1,6 @@
 //! Everything that can happen to the core.
 
-use super::client_recovery::ClientRecovery;
+use super::client_recovery::{ClientRecovery, ClientRefusal};
 use super::clients::channels::{Channel, Facts};
 use super::evidence::{End, Evidence, ProcessKey};
 use super::faults::held::GpuMemory;
@@ -95,6 +95,8 @@ pub(crate) enum Input {
     RecoveryStands { process: ProcessKey, stage: RecoveryStage },
     /// A program says how it has gone on after a fault.
     ClientRecovered { process: ProcessKey, uid: Uid, recovery: ClientRecovery },
+    /// A program says why it does not go on after a fault.
+    ClientUnrecovered { process: ProcessKey, uid: Uid, refusal: ClientRefusal },
     /// More is known of a client's process than when it came.
     IdentityKnown {
         pid: Pid,

@@ -71,7 +71,7 @@ mod verdict;
 
 pub(crate) use announcement::Announcement;
 pub(crate) use catalogue::{Remedy, Severity};
-pub(crate) use client_recovery::ClientRecovery;
+pub(crate) use client_recovery::{ClientRecovery, ClientRefusal};
 pub(crate) use clients::channels::{Channel, Facts as ChannelFacts, HardwareChannel, HardwareFacts};
 pub(crate) use clients::fate::{Fate, Part};
 pub(crate) use clients::rest::{Awaited, RestFacts};
@@ -179,6 +179,7 @@ impl Core {
             Input::SpareGone { process, token } => self.spare_gone(process, token),
             Input::RecoveryStands { process, stage } => self.recovery_stands(process, stage),
             Input::ClientRecovered { process, uid, recovery } => self.client_recovered(process, uid, recovery),
+            Input::ClientUnrecovered { process, uid, refusal } => self.client_unrecovered(process, uid, refusal),
             Input::IdentityKnown { pid, identity } => {
                 self.clients.identity_known(pid, &identity);
                 self.faults.identity_known(pid, &identity);

@@ -8,8 +8,8 @@ use super::evidence::{End, ProcessKey};
 pub(crate) use super::facts::FuneralFacts;
 pub(crate) use super::facts::{
     ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, Degradation, DomainFacts, DomainPhase, GpuFacts, NamedFacts,
-    NamespaceFacts, RecoveryFacts, RegionFacts, ReplayFacts, ServerFacts, ServerPhase, Snapshot, SpareFacts,
-    WitnessFacts,
+    NamespaceFacts, RecoveryFacts, RefusalFacts, RegionFacts, ReplayFacts, ServerFacts, ServerPhase, Snapshot,
+    SpareFacts, WitnessFacts,
 };
 use super::identity::{Identity, Threads};
 use super::ids::{DomainId, Pid, ServerEpoch, Uid};
@@ -173,7 +173,12 @@ impl Core {
                 let (recovery, ago) = (recovery.clone(), now.saturating_sub(*at));
                 RecoveryFacts { recovery, ago }
             });
-            all.push(ClientFacts { contexts, waited, gpus, spare, recovery, ..facts });
+            let refused = self.clients.last_refusal(process.key(pid));
+            let unrecovered = refused.map(|(refusal, at)| {
+                let (refusal, ago) = (refusal.clone(), now.saturating_sub(*at));
+                RefusalFacts { refusal, ago }
+            });
+            all.push(ClientFacts { contexts, waited, gpus, spare, recovery, unrecovered, ..facts });
         }
         for (id, process) in self.clients.hidden().iter() {
             let connections = of_process.remove(&Some(Who::Hidden(id))).unwrap_or_default();
@@ -317,6 +322,7 @@ fn facts(process: ProcessKey, uid: Uid, domain: String, identity: &Identity, pha
         memory_bytes: None,
         spare: None,
         recovery: None,
+        unrecovered: None,
         pid_namespace: None,
     }
 }

@@ -28,7 +28,8 @@ use super::Driver;
 use super::turn::Turn;
 use crate::core::vault::{Caller, Kept, RegionId};
 use crate::core::{
-    ClientRecovery, Confidence, Core, Evidence, Fate, Input, JournalEvent, Part, ProcessKey, ServerEpoch, Uid,
+    ClientRecovery, ClientRefusal, Confidence, Core, Evidence, Fate, Input, JournalEvent, Part, ProcessKey,
+    ServerEpoch, Uid,
 };
 use crate::door::client::Client;
 use crate::door::descriptor::Descriptor;
@@ -134,6 +135,11 @@ impl Keeper {
                 let held = turn.core.held_burials();
                 turn.feed(Input::RecoveryStands { process: caller.process, stage });
                 reply.done(Ok(held.saturating_sub(turn.core.held_burials())));
+            }
+            Ask::Unrecovered(unrecovered) => {
+                let (process, uid, refusal) = (caller.process, caller.uid, ClientRefusal::of(unrecovered));
+                turn.feed(Input::ClientUnrecovered { process, uid, refusal });
+                reply.done(Ok(0));
             }
             Ask::Recovered(recovered) => {
                 let (process, uid, recovery) = (caller.process, caller.uid, ClientRecovery::of(&recovered));

@@ -121,6 +121,20 @@ fn a_server_that_was_ended_early_is_said_to_have_been_and_why() {
 }
 
 #[test]
+fn why_a_victim_was_not_recovered_is_said_in_its_words() {
+    for (is_final, words) in [(true, "for good"), (false, "for now")] {
+        let time = "2026-11-20T18:15:41.200000Z";
+        let refused = json!({"event": "client-unrecovered", "process": {"pid": 1540, "start_time": 1}, "server": 1490,
+            "number": 1, "error": 719, "reason": "cuMemMap answers 2", "final": is_final, "time": time});
+        let events = [events(), vec![refused]].concat();
+        let facts = Facts::of(&[verdict()], 3, Some(events), clients()).expect("it is there");
+        let timeline = Explanation::of(&facts).timeline;
+        let wanted = format!("1540 says it is not recovered {words}: cuMemMap answers 2");
+        assert!(timeline.iter().any(|moment| moment.what == wanted), "{timeline:?}");
+    }
+}
+
+#[test]
 fn how_long_a_burial_was_held_back_is_said_and_for_whom() {
     let time = "2026-11-20T18:15:41.200000Z";
     let held = json!({"event": "burial-held", "incident": 3, "server": 1490, "clients": 3, "back": 2, "held_ms": 210.4,

@@ -120,6 +120,10 @@ fn told(event: &Value, facts: &Facts) -> Option<(Lane, String)> {
         "victim-terminated" => (lane_of(pid), format!("{pid} lingered and was ended at its server")),
         "client-ended" => (lane_of(pid), format!("{pid} {}", end(&event["end"]))),
         "client-recovered" => (lane_of(pid), recoveries::told(event)),
+        "client-unrecovered" => {
+            let tried = if event["final"] == true { "for good" } else { "for now" };
+            (lane_of(pid), format!("{pid} says it is not recovered {tried}: {}", text("reason")))
+        }
         "client-refused" => (lane_of(pid), format!("{pid} is refused: {}", text("reason"))),
         "server-started" => (Lane::Servers, format!("server {server} starts")),
         "server-start-failed" => (Lane::Servers, format!("no server can be started: {}", text("text"))),

@@ -28,8 +28,8 @@ const MOST_NEWCOMERS: usize = 4;
 const MOST_EARLY: usize = 32;
 /// Memory that all of it may take, about.
 const MOST_BYTES: usize = 96 << 10;
-/// A client says that it has recovered.
-const RECOVERED: &str = "client-recovered";
+/// A client says that it has recovered, or that it has not.
+const RECOVERED: [&str; 2] = ["client-recovered", "client-unrecovered"];
 /// Where a daemon ends and its incidents with it; one that is taken over has its incidents go on.
 const ENDS: [&str; 2] = ["daemon-started", "daemon-ended"];
 
@@ -52,8 +52,9 @@ struct Incident {
     /// The processes that its verdicts speak of.
     processes: Vec<u64>,
     newcomers: usize,
-    /// Those of its domain who have said that they have recovered, each with that event until a verdict names it.
-    recovered: Vec<(u64, Option<Arc<Remembered>>)>,
+    /// Those of its domain who have said that they have recovered, or have not, each with which of the two, and with that
+    /// event until a verdict names it.
+    recovered: Vec<(u64, String, Option<Arc<Remembered>>)>,
     events: Vec<Arc<Remembered>>,
     bytes: usize,
 }
@@ -94,8 +95,8 @@ impl Incidents {
             let before = incident.bytes;
             if incident.takes(word, &value, number) {
                 incident.keep(event);
-            } else if word == RECOVERED {
-                incident.recovered_early(&value, event);
+            } else if RECOVERED.contains(&word) {
+                incident.recovered_early(word, &value, event);
             }
             self.bytes = self.bytes + incident.bytes - before;
         }
@@ -162,10 +163,10 @@ impl Incident {
         match word {
             "culprit-sanctioned" => event["verdict"].as_u64().is_some_and(|number| self.verdicts.contains(&number)),
             // More of them would be of other faults, or made up.
-            RECOVERED => {
-                let is_first = !self.recovered.iter().any(|(of, _)| Some(*of) == pid);
+            _ if RECOVERED.contains(&word) => {
+                let is_first = !self.recovered.iter().any(|(of, said, _)| Some(*of) == pid && said == word);
                 if is_ours && is_first {
-                    self.recovered.extend(pid.map(|pid| (pid, None)));
+                    self.recovered.extend(pid.map(|pid| (pid, word.to_owned(), None)));
                 }
                 is_ours && is_first
             }
@@ -192,20 +193,20 @@ impl Incident {
     }
 
     /// A client has recovered, and no verdict has named it yet: with a spare copy that is sooner.
-    fn recovered_early(&mut self, value: &Value, event: &Arc<Remembered>) {
+    fn recovered_early(&mut self, word: &str, value: &Value, event: &Arc<Remembered>) {
         let Some(pid) = value["process"]["pid"].as_u64() else { return };
         let is_of_domain = value["domain"].as_str() == Some(&self.domain);
-        let is_known = self.recovered.iter().any(|(of, _)| *of == pid);
+        let is_known = self.recovered.iter().any(|(of, said, _)| *of == pid && said == word);
         if is_of_domain && !is_known && self.recovered.len() < MOST_EARLY {
             self.bytes += event.bytes();
-            self.recovered.push((pid, Some(Arc::clone(event))));
+            self.recovered.push((pid, word.to_owned(), Some(Arc::clone(event))));
         }
     }
 
     /// Those of them whom a verdict has named now.
     fn keep_early(&mut self) {
         for at in 0..self.recovered.len() {
-            let (pid, early) = &mut self.recovered[at];
+            let (pid, _, early) = &mut self.recovered[at];
             if self.processes.contains(pid)
                 && let Some(event) = early.take()
             {

@@ -247,6 +247,7 @@ fn bucket(event: &JournalEvent) -> Option<Bucket> {
         | JournalEvent::SpareLives { uid, .. }
         | JournalEvent::SpareEnded { uid, .. }
         | JournalEvent::ClientRecovered { uid, .. }
+        | JournalEvent::ClientUnrecovered { uid, .. }
         | JournalEvent::FuneralBegun { uid, .. }
         | JournalEvent::FuneralMeasured { uid, .. }
         | JournalEvent::FuneralEnded { uid, .. }

@@ -2,7 +2,7 @@
 
 use super::text::{NOTHING, harmless, or_nothing, span, wrapped};
 use super::{Viewer, fitted};
-use crate::core::picture::{ClientFacts, RecoveryFacts, Snapshot, SpareFacts};
+use crate::core::picture::{ClientFacts, RecoveryFacts, RefusalFacts, Snapshot, SpareFacts};
 use crate::core::{End, Gpu, Pid};
 use remps_proto::admin::Form;
 
@@ -37,7 +37,7 @@ pub(crate) fn client_state(
 
 type Row = (&'static str, fn(&ClientFacts) -> String);
 
-const ROWS: [Row; 19] = [
+const ROWS: [Row; 20] = [
     ("pid", |client| client.process.pid.to_string()),
     ("start time", |client| client.process.start_time.to_string()),
     ("uid", |client| client.uid.to_string()),
@@ -52,6 +52,7 @@ const ROWS: [Row; 19] = [
     }),
     ("spare", |client| or_nothing(client.spare.as_ref().map(spare))),
     ("last recovery", |client| or_nothing(client.recovery.as_ref().map(recovery))),
+    ("not recovered", |client| or_nothing(client.unrecovered.as_ref().map(refusal))),
     ("waited", |client| or_nothing(client.waited.map(span))),
     ("command", |client| harmless(&client.identity.command)),
     ("cgroup", |client| harmless(&client.identity.cgroup)),
@@ -75,6 +76,13 @@ fn spare(spare: &SpareFacts) -> String {
 /// How the client has gone on after the last fault, in words.
 fn recovery(last: &RecoveryFacts) -> String {
     format!("{}, {} ago", last.text(), span(last.ago))
+}
+
+/// Why it has not, in words.
+fn refusal(last: &RefusalFacts) -> String {
+    let RefusalFacts { refusal, ago } = last;
+    let tried = if refusal.is_final { "for good" } else { "for now" };
+    format!("{} ({tried}), from CUDA error {}, {} ago", harmless(&refusal.reason), refusal.error, span(*ago))
 }
 
 /// How a process ended, in words.

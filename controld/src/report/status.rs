@@ -223,8 +223,10 @@ fn state(server: &ServerFacts) -> String {
 fn clients(snapshot: &Snapshot, form: Form) -> Vec<Vec<String>> {
     let here = snapshot.clients.iter().filter(|client| client.phase != ClientPhase::Gone);
     // It is for the wide table alone.
-    let recovered =
-        |client: &ClientFacts| client.recovery.as_ref().filter(|_| form == Form::Wide).map(RecoveryFacts::text);
+    let recovered = |client: &ClientFacts| {
+        let refused = client.unrecovered.as_ref().map(|_| "refused".to_owned());
+        refused.or_else(|| client.recovery.as_ref().map(RecoveryFacts::text)).filter(|_| form == Form::Wide)
+    };
     let clients = here.map(|client| {
         vec![
             shown_pid(client),

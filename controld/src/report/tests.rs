@@ -78,6 +78,7 @@ fn client(pid: Pid, uid: Uid, phase: ClientPhase) -> ClientFacts {
         pid_namespace: None,
         spare: None,
         recovery: None,
+        unrecovered: None,
         threads: Some(100.0),
         memory_bytes: None,
         gpus: None,
@@ -164,9 +165,9 @@ fn ledger(faults: impl IntoIterator<Item = Verdict>) -> FaultLedger {
 
 #[test]
 fn what_the_last_recovery_of_a_client_took_is_shown_wide_and_as_json() {
-    use crate::core::ClientRecovery;
-    use crate::core::picture::RecoveryFacts;
-    use remps_proto::shim::{Recovered, Way};
+    use crate::core::picture::{RecoveryFacts, RefusalFacts};
+    use crate::core::{ClientRecovery, ClientRefusal};
+    use remps_proto::shim::{Recovered, Unrecovered, Way};
     let (steps_us, switch_us) = (vec![400, 0, 0, 0, 0, 0, 0, 30, 180], vec![10, 20]);
     let said = Recovered { number: 3, way: Way::SPARE, error: 700, total_us: 610, steps_us, switch_us };
     let clean = snapshot();
@@ -185,6 +186,19 @@ fn what_the_last_recovery_of_a_client_took_is_shown_wide_and_as_json() {
     assert_eq!(json["clients"][1]["recovery"], Value::Null);
     let state = client_state(&snapshot, OWNER, 42, Form::Table).unwrap().join("\n");
     assert!(state.contains("last recovery:    spare 0.61 ms, 1m30s ago"), "{state}");
+    // It was refused since.
+    let reason = Unrecovered::words("cuLinkCreate: \u{1b}[2J");
+    let refusal = ClientRefusal::of(Unrecovered { number: 1, error: 719, reason, is_final: false });
+    snapshot.clients[0].unrecovered = Some(RefusalFacts { refusal, ago: Duration::from_secs(5) });
+    let shown = |form| status(snapshot.clone(), OWNER, form).join("\n");
+    assert!(shown(Form::Wide).contains("refused") && !shown(Form::Table).contains("refused"));
+    let json: Value = serde_json::from_str(&shown(Form::Json)).unwrap();
+    let wanted =
+        serde_json::json!({"number": 1, "error": 719, "reason": "cuLinkCreate: ?[2J", "final": false, "ago_s": 5.0});
+    assert_eq!(json["clients"][0]["unrecovered"], wanted);
+    let state = client_state(&snapshot, OWNER, 42, Form::Table).unwrap().join("\n");
+    let wanted = "not recovered:    cuLinkCreate: ?[2J (for now), from CUDA error 719, 5.0s ago";
+    assert!(state.contains(wanted), "{state}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a recovery took, as the operator reads it: in the journal, the metrics, the events of its fault and the status.
 
 use integration::lab::LIMIT;
-use integration::lab::process::Process;
+use integration::lab::process::{Process, run};
 use integration::lab::watch::wait_for;
 use integration::shim;
 use integration::sim::{Sim, error_of};
@@ -79,4 +79,28 @@ fn what_a_recovery_with_the_spare_copy_took_reaches_the_operator() {
 fn what_a_recovery_without_a_spare_copy_took_reaches_the_operator_and_why() {
     recovers("spare", false, "no-spare");
     recovers("in-place", true, "cold");
+}
+
+#[test]
+fn why_a_program_is_not_recovered_reaches_the_operator() {
+    once(|subject| {
+        let sim = Sim::watched(subject, &[]);
+        sim.lab.start(&[]);
+        let arguments = ["--faults", "oob", "--light", "--linker"];
+        let mut command = shim::recording(sim.command("mps-replay-probe", &arguments));
+        // It ends at once with its error.
+        let finished = run(command.env("MPS_SHIM_REPLAY", "in-place"), b"", LIMIT).expect("the probe runs");
+        assert_eq!(error_of(&finished), Some(700), "{subject}: {finished:?}");
+        let told =
+            || objects(&sim.lab.ask("events --json\n")).into_iter().find(|of| of["event"] == "client-unrecovered");
+        wait(&sim, "the word of the library", || told().is_some());
+        let event = told().expect("it was there");
+        assert!(event["reason"].as_str().is_some_and(|reason| reason.contains("cuLinkCreate")), "{subject}: {event}");
+        assert_eq!((&event["error"], &event["final"]), (&700.into(), &false.into()), "{subject}: {event}");
+        let metrics = sim.lab.ask("metrics\n");
+        assert!(metrics.contains("mps_client_recoveries_refused_total{final=\"no\"} 1\n"), "{metrics}");
+        wait(&sim, "the events of its fault", || {
+            events_of_fault(&sim).iter().any(|event| event["event"] == "client-unrecovered")
+        });
+    });
 }

@@ -1,6 +1,8 @@
 //! What counts as evidence that work was done, what does not, and who is told of work that was lost: scenes of
 //! `mps-replay-probe`, each on a server that is killed under its work.
 
+mod functions;
+
 use integration::lab::LIMIT;
 use integration::lab::process::Process;
 use integration::lab::watch::wait_for;
@@ -129,18 +131,6 @@ fn calls_whose_errors_programs_ignore_succeed_and_the_next_one_tells() {
         let line = play(subject, "ignored", 1, &[]);
         assert_eq!(line["heard"]["calls"], json!([0, 0, 0, 0, 0, 0]), "{subject}: {line}");
         assert_eq!(line["heard"]["told"], json!([DIED, 0]), "{subject}: {line}");
-    });
-}
-
-/// XLA has all give up their wait for functions of a stream that answers so.
-#[test]
-fn a_stream_that_has_lost_functions_of_the_host_tells_who_asks_once_more_and_no_other_one() {
-    once(|subject| {
-        let line = play(subject, "lost-functions", 1, &[]);
-        let (once, never) = (json!([DIED, 0]), json!([0, 0]));
-        let heard =
-            json!({ "told": once, "first": once, "second": once, "third": never, "without": never, "done": never });
-        assert_eq!(line["heard"], heard, "{subject}: {line}");
     });
 }
 

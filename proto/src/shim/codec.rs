@@ -6,7 +6,7 @@ use super::message::{Answer, Ask, Commit, FromShim, Inherited, Range, Region, To
 use super::wire::{self, from_shim::Content as Asked, to_shim::Content as Answered};
 use super::{
     Capabilities, Failure, MAX_COMMIT_BYTES, MAX_GPU_BYTES, MAX_LABEL_BYTES, MAX_MESSAGE_BYTES, MAX_NAME_BYTES,
-    MAX_RANGES, Part, Recovered, RecoveryStage, Rest, ServerState,
+    MAX_RANGES, Part, Recovered, RecoveryStage, Rest, ServerState, Unrecovered,
 };
 
 fn is_token(token: u64) -> Result<(), DecodeError> {
@@ -138,6 +138,7 @@ impl Ask {
                 is_token(*token)
             }
             Self::Recovered(recovered) => recovered.check(),
+            Self::Unrecovered(unrecovered) => unrecovered.check(),
             Self::Hello { .. }
             | Self::Release { .. }
             | Self::HandBack
@@ -194,6 +195,7 @@ impl FromShim {
             Asked::SpareLives(wire::SpareLives { token }) => Ask::SpareLives { token },
             Asked::SpareGone(wire::SpareGone { token }) => Ask::SpareGone { token },
             Asked::Recovered(recovered) => Ask::Recovered(Recovered::read(recovered)),
+            Asked::Unrecovered(unrecovered) => Ask::Unrecovered(Unrecovered::read(unrecovered)),
             Asked::Recovery(wire::Recovery { stage }) => Ask::Recovery { stage: RecoveryStage(stage) },
         };
         ask.check()?;
@@ -235,6 +237,7 @@ impl FromShim {
             Ask::SpareLives { token } => Asked::SpareLives(wire::SpareLives { token }),
             Ask::SpareGone { token } => Asked::SpareGone(wire::SpareGone { token }),
             Ask::Recovered(recovered) => Asked::Recovered(recovered.write()),
+            Ask::Unrecovered(unrecovered) => Asked::Unrecovered(unrecovered.write()),
             Ask::Recovery { stage } => Asked::Recovery(wire::Recovery { stage: stage.0 }),
         };
         encoded(&wire::FromShim { request: self.request, content: Some(content) })

@@ -94,6 +94,9 @@ fn any_ask() -> impl Strategy<Value = Ask> {
         (1..=u64::MAX).prop_map(|token| Ask::SpareLives { token }),
         (1..=u64::MAX).prop_map(|token| Ask::SpareGone { token }),
         any_recovered().prop_map(Ask::Recovered),
+        (1..=u64::MAX, any::<u32>(), "[ -~]{1,160}", any::<bool>()).prop_map(|(number, error, reason, is_final)| {
+            Ask::Unrecovered(Unrecovered { number, error, reason, is_final })
+        }),
         any::<u32>().prop_map(|stage| Ask::Recovery { stage: RecoveryStage(stage) }),
     ]
 }

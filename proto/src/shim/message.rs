@@ -1,6 +1,6 @@
 //! The messages as both sides work with them.
 
-use super::{Capabilities, Failure, Part, Recovered, RecoveryStage, Rest, ServerState};
+use super::{Capabilities, Failure, Part, Recovered, RecoveryStage, Rest, ServerState, Unrecovered};
 
 /// A region, as it is told in both directions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -178,6 +178,8 @@ pub enum Ask {
     },
     /// This process has gone on after a fault. Said again, it is known already.
     Recovered(Recovered),
+    /// This process is not recovered from a fault. Said again, it is known already.
+    Unrecovered(Unrecovered),
     /// Tell how far this process is with going on after a fault. What is told as done are servers that are buried for it.
     Recovery {
         /// How far.

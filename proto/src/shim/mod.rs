@@ -3,7 +3,7 @@
 //! ```text
 //! library -> daemon   Hello, Escrow, Release, List, HandBack, Adopt, Discard, Report, Where,
 //!                     Commit, Succeed, Fate, Watch, Subscribe, Renewed, Follow,
-//!                     Spare, SpareStands, SpareLives, SpareGone, Recovered, Recovery                 FromShim
+//!                     Spare, SpareStands, SpareLives, SpareGone, Recovered, Recovery, Unrecovered    FromShim
 //! daemon -> library   Welcome, Inherited, Region …, Spare, Done or Failed; Epoch, SpareVoid          ToShim
 //! ```
 //! One message is one packet on the socket [`SOCKET_NAME`]; a descriptor travels beside an Escrow and a Follow, and beside each Region
@@ -49,7 +49,8 @@
 //!
 //! # What a recovery took
 //! A program that has gone on with another copy of the driver says with a Recovered which way it took and how long each
-//! step was ([`Recovered`]). It is a claim about the program alone: nothing is decided by it.
+//! step was ([`Recovered`]), one that is not recovered with an Unrecovered why. It is a claim about the program alone: nothing
+//! is decided by it.
 //!
 //! # Before that
 //! A Recovery says how far a program is with going on ([`RecoveryStage`]): that it would after a fault, on each connection
@@ -69,6 +70,7 @@ mod defaults;
 mod message;
 mod recovered;
 mod spare;
+mod unrecovered;
 
 /// The types generated from `shim.proto`; `proto/tests/bootstrap.rs` keeps them equal to it.
 pub mod wire {
@@ -80,6 +82,7 @@ pub use defaults::{DEFAULTS_NAME, DefaultsFile, Found, Keep, MAX_DEFAULTS_BYTES,
 pub use message::{Answer, Ask, Commit, FromShim, Inherited, Range, Region, ToShim, Welcome};
 pub use recovered::{MOST_STEPS, RECOVERY_STEPS, Recovered, SWITCH_STEPS, Way};
 pub use spare::SpareName;
+pub use unrecovered::{MAX_REASON_BYTES, Unrecovered};
 
 /// Version of the protocol that this code speaks. Both sides go on with the lower one.
 pub const VERSION: u32 = 1;
@@ -125,6 +128,8 @@ impl Capabilities {
     pub const RECOVERIES: Self = Self(1 << 8);
     /// It lets programs recover before it buries the server that they were on: Recovery.
     pub const BURIALS: Self = Self(1 << 9);
+    /// It hears why a program is not recovered: Unrecovered.
+    pub const REFUSALS: Self = Self(1 << 10);
 
     /// Whether all of these are among them.
     #[must_use]

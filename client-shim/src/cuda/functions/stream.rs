@@ -7,7 +7,7 @@ macro_rules! stream {
             {
                 fn cuStreamAddCallback(
                     stream: CUstream, callback: CUstreamCallback, user_data: *mut c_void, flags: c_uint,
-                ) / _ptsz: Launches then kept::streams::gave_function(stream);
+                ) / _ptsz: Launches => kept::streams::callbacks::add;
                 fn cuStreamAttachMemAsync(
                     stream: CUstream, dptr: CUdeviceptr, length: usize, flags: c_uint,
                 ) / _ptsz: Submits;

@@ -9,10 +9,11 @@ use nix::sys::socket::{
     AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept, bind, listen, recv, send, socket,
 };
 use remps_proto::shim::{
-    Answer, Failure, FromShim, MAX_MESSAGE_BYTES, Part, Recovered, RecoveryStage, ServerState, ToShim, VERSION, Way,
-    Welcome,
+    Answer, Failure, FromShim, MAX_MESSAGE_BYTES, Part, Recovered, RecoveryStage, ServerState, ToShim, Unrecovered,
+    VERSION, Way, Welcome,
 };
 
+use super::super::recovered::Said;
 use super::*;
 
 static DOOR: OnceLock<PathBuf> = OnceLock::new();
@@ -100,18 +101,18 @@ fn news_is_heard_on_the_one_connection_whatever_else_is_asked_and_whoever_the_da
     // What recoveries took is told to who knows of that, and to the next one where the first has not answered.
     let of =
         |number| Recovered { number, way: Way::COLD, error: 700, total_us: 1, steps_us: vec![], switch_us: vec![] };
-    recovered::tell(of(1));
+    recovered::tell(Said::Recovered(of(1)));
     link.wake();
     while recovered::oldest().is_some() {
         thread::yield_now();
     }
     drop(daemon);
     let able = ABLE.and(Capabilities::RECOVERIES);
-    recovered::tell(of(2));
+    recovered::tell(Said::Recovered(of(2)));
     let daemon = Daemon::welcomes(&listener, able);
     assert_eq!(daemon.hears().ask, Ask::Recovered(of(2)), "the first one was for a daemon that knows nothing of it");
     drop(daemon);
-    recovered::tell(of(3));
+    recovered::tell(Said::Recovered(of(3)));
     let daemon = Daemon::welcomes(&listener, able);
     let FromShim { request, ask } = daemon.hears();
     assert_eq!(ask, Ask::Recovered(of(2)));
@@ -119,6 +120,19 @@ fn news_is_heard_on_the_one_connection_whatever_else_is_asked_and_whoever_the_da
     let FromShim { request, ask } = daemon.hears();
     assert_eq!(ask, Ask::Recovered(of(3)), "what one will not have is not said again");
     daemon.says(request, Answer::Done { regions: 0 });
+    assert!(matches!(daemon.hears().ask, Ask::Subscribe { server: 7 }));
+    // So is why one was refused, in its place among them.
+    drop(daemon);
+    let refused = |number| Unrecovered { number, error: 719, reason: "no".to_owned(), is_final: false };
+    [Said::Refused(refused(1)), Said::Recovered(of(4)), Said::Refused(refused(2))]
+        .into_iter()
+        .for_each(recovered::tell);
+    let daemon = Daemon::welcomes(&listener, ABLE.and(Capabilities::REFUSALS));
+    for number in [1, 2] {
+        let FromShim { request, ask } = daemon.hears();
+        assert_eq!(ask, Ask::Unrecovered(refused(number)), "it knows nothing of the other one");
+        daemon.says(request, Answer::Done { regions: 0 });
+    }
     assert!(matches!(daemon.hears().ask, Ask::Subscribe { server: 7 }));
     // Who lets programs recover before it buries anything is told that this one would, on each connection until it would not.
     drop(daemon);
@@ -139,5 +153,5 @@ fn news_is_heard_on_the_one_connection_whatever_else_is_asked_and_whoever_the_da
         assert_eq!(ask, Ask::Watch { server: 7, state: ServerState::HEALTHY, wait_ms: 0 });
         daemon.tells(request, ServerState::HEALTHY);
     }
-    assert_eq!(link.progress().connections, 7);
+    assert_eq!(link.progress().connections, 8);
 }

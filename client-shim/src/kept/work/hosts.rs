@@ -4,8 +4,10 @@
 //! A program may wait for one of them without a call of the driver's, as XLA does: a thread of it asks each of its streams from time
 //! to time, and has all give up that wait for functions of one that answers with an error, since after an error the driver
 //! calls none. Told by the first stream that thread would hear of success from the others. So a stream that has lost functions
-//! answers a question for its state with the error once more. Who waits for streams is told once for all. Default streams never
-//! end, and so does nobody who asks for one much later mean what was lost: they don't count.
+//! answers a question for its state with the error once more. Who waits for streams is told once for all.
+//!
+//! Default streams don't count. They never end, so a question for the state of one may come much later, from somebody who
+//! means other work.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -356,9 +356,9 @@ pub(crate) fn lost() -> u64 {
     places::used().map(|(_, place)| place.counts().open()).sum()
 }
 
-/// A stream, by name, is being given a function of the host. One that is captured is a node of a graph.
+/// A stream, by name, is being given a function of the host.
 pub(crate) fn gives_function(stream: usize) {
-    if stream <= PER_THREAD_STREAM || has_capture() {
+    if stream <= PER_THREAD_STREAM {
         return;
     }
     places::find(stream).into_iter().for_each(hosts::given);

@@ -26,6 +26,7 @@ impl JournalEvent {
             Self::SpareLives { .. } => "spare-lives",
             Self::SpareEnded { .. } => "spare-ended",
             Self::ClientRecovered { .. } => "client-recovered",
+            Self::ClientUnrecovered { .. } => "client-unrecovered",
             Self::FaultSign { .. } => "fault-sign",
             Self::Verdict { .. } => "verdict",
             Self::VerdictCorrected { .. } => "verdict-corrected",

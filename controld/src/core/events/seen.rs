@@ -36,6 +36,7 @@ impl JournalEvent {
             | Self::SpareLives { uid: of, .. }
             | Self::SpareEnded { uid: of, .. }
             | Self::ClientRecovered { uid: of, .. }
+            | Self::ClientUnrecovered { uid: of, .. }
             | Self::FaultSign { uid: of, .. }
             | Self::CulpritSanctioned { uid: of, .. }
             | Self::CulpritGone { uid: of, .. }

@@ -1,6 +1,6 @@
-//! The last recovery of a client, for reports.
+//! The last recovery of a client, or why there was none, for reports.
 
-use crate::core::ClientRecovery;
+use crate::core::{ClientRecovery, ClientRefusal};
 use core::time::Duration;
 use serde::Serialize;
 
@@ -20,4 +20,14 @@ impl RecoveryFacts {
         const MILLISECONDS: f64 = 1e3;
         format!("{} {:.2} ms", self.recovery.way.word(), self.recovery.total.as_secs_f64() * MILLISECONDS)
     }
+}
+
+/// Why a client does not go on after the last fault, as it says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct RefusalFacts {
+    #[serde(flatten)]
+    pub refusal: ClientRefusal,
+    /// Since it was told.
+    #[serde(serialize_with = "super::seconds", rename = "ago_s")]
+    pub ago: Duration,
 }

@@ -35,6 +35,7 @@ fn welcome(policy: &VaultPolicy) -> Welcome {
             .and(Capabilities::SUBSCRIPTIONS)
             .and(Capabilities::SPARES)
             .and(Capabilities::RECOVERIES)
+            .and(Capabilities::REFUSALS)
             .and(Capabilities::BURIALS)
             .and(Capabilities::STATE),
         most_bytes: policy.user_bytes.into_iter().chain(policy.bytes).min().unwrap_or(u64::MAX),

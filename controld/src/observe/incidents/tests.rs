@@ -96,6 +96,21 @@ fn each_client_has_recovered_from_a_fault_once_whether_the_verdict_knows_it_yet_
 }
 
 #[test]
+fn that_a_client_is_not_recovered_is_of_its_fault_once_and_in_no_ones_way_who_is_later() {
+    let mut told = Told::default();
+    let says = |event: &str| json!({"event": event, "process": {"pid": 43}, "domain": "user 7"});
+    told.event(json!({"event": "fault-sign", "incident": 1, "server": 7, "domain": "user 7"}));
+    told.event(says("client-unrecovered"));
+    told.event(json!({"event": "verdict", "verdict": {"number": 5, "incident": 1, "server": 7, "domain": "user 7",
+        "culprit": {"pid": 42}, "victims": [43]}}));
+    for event in ["client-unrecovered", "client-recovered", "client-unrecovered"] {
+        told.event(says(event));
+    }
+    let own = ["fault-sign", "client-unrecovered", "verdict", "client-recovered"];
+    assert_eq!(told.words(5).unwrap(), own);
+}
+
+#[test]
 fn newcomers_and_time_are_bounded_and_another_daemon_has_incidents_of_its_own() {
     let mut told = Told::default();
     told.fault(1, 1, 7);

@@ -29,6 +29,7 @@ pub(super) struct EventMetrics {
     isolations: Counters,
     recovery_seconds: Histograms,
     client_recoveries: Histograms,
+    client_refusals: Counters,
     recovery_steps: Seconds,
     switch_steps: Seconds,
     sanctions: Counters,
@@ -71,6 +72,8 @@ impl EventMetrics {
         let pods = counters("pod_faults", "Faults that hit processes of a pod, as their culprit or as victims");
         let isolations =
             counters("client_isolations", "Faults that hit their culprit alone, or everybody on the server");
+        let client_refusals =
+            counters("client_recoveries_refused", "Recoveries of clients that were refused, as they say");
         let sanctions = counters("culprit_sanctions", "What was done to culprits");
         let victims_terminated = counters("victims_terminated", "Lingering victims that were ended");
         let funerals = counters("funerals", "Dead clients whose descriptors were held and are closed, by reason");
@@ -108,6 +111,7 @@ impl EventMetrics {
                 "client_recovery_seconds",
                 "Time that clients' recoveries took, as they say, by the way that they took",
             ),
+            client_refusals,
             recovery_steps,
             switch_steps,
             sanctions,
@@ -157,6 +161,10 @@ impl EventMetrics {
                 self.ends.add(vec![domain(of), label("end", end_word(*end))], 1);
             }
             JournalEvent::ClientRecovered { recovery, .. } => self.client_recovery(recovery),
+            // Its reason is no label: as many series as a client wants would come of it.
+            JournalEvent::ClientUnrecovered { refusal, .. } => {
+                self.client_refusals.add(vec![label("final", if refusal.is_final { "yes" } else { "no" })], 1);
+            }
             JournalEvent::FaultSign { witness, .. } => self.signs.add(vec![label("witness", witness)], 1),
             JournalEvent::Verdict { verdict, .. } => self.verdict(verdict),
             // The fault and its victims are counted already; who is named has changed.

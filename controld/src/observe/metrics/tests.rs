@@ -61,6 +61,7 @@ fn full() -> Snapshot {
         pid_namespace: None,
         spare: None,
         recovery: None,
+        unrecovered: None,
         gpus: None,
         process,
         uid,
@@ -282,4 +283,26 @@ fn recoveries_of_clients_have_a_bounded_number_of_series_whatever_they_say() {
     is("mps_client_recovery_seconds_sum{way=\"no_spare\"}", 0.5);
     is("mps_client_recovery_step_seconds_total{way=\"spare\",step=\"wait\"}", 0.01);
     is("mps_client_recovery_step_seconds_total{way=\"other\",step=\"other\"}", 996.0 * 22.0 * 0.01);
+}
+
+#[test]
+fn refused_recoveries_of_clients_are_counted_and_their_reasons_are_no_series() {
+    use remps_proto::shim::Unrecovered;
+    let mut metrics = Metrics::new(false);
+    for number in 1..=1000 {
+        let reason = Unrecovered::words(&format!("reason {number}\"}} 1\n"));
+        metrics.observe(&JournalEvent::ClientUnrecovered {
+            process: ProcessKey { pid: 42, start_time: 7 },
+            uid: 1000,
+            domain: "user 1000".to_owned(),
+            server: None,
+            refusal: crate::core::ClientRefusal::of(Unrecovered { number, error: 719, reason, is_final: number == 1 }),
+        });
+    }
+    let text = metrics.openmetrics(&snapshot(), Extras::default());
+    assert!(!text.contains("reason 1"), "{text}");
+    for (is_final, count) in [("yes", 1), ("no", 999)] {
+        let line = format!("mps_client_recoveries_refused_total{{final=\"{is_final}\"}} {count}\n");
+        assert!(text.contains(&line), "{line} in {text}");
+    }
 }

@@ -67,6 +67,9 @@ on_own_stream! {
     fn cuEventRecord_ptsz(handle: usize, stream: usize) = event::cuEventRecord(handle, own(stream)).outcome();
     fn cuEventRecordWithFlags_ptsz(handle: usize, stream: usize, flags: c_uint)
         = event::cuEventRecordWithFlags(handle, own(stream), flags).outcome();
+    fn cuStreamAddCallback_ptsz(
+        handle: usize, function: Option<extern "C" fn(usize, c_int, *mut c_void)>, data: usize, flags: c_uint
+    ) = stream::cuStreamAddCallback(own(handle), function, data, flags).outcome();
     fn cuLaunchHostFunc_ptsz(handle: usize, function: Option<extern "C" fn(*mut c_void)>, data: usize)
         = stream::cuLaunchHostFunc(own(handle), function, data).outcome();
     fn cuLaunchKernel_ptsz(

@@ -183,6 +183,24 @@ entry_points! {
         priority.put(stream.priority)
     }
 
+    fn cuStreamAddCallback(
+        handle: usize,
+        function: Option<extern "C" fn(usize, c_int, *mut c_void)>,
+        data: usize,
+        flags: c_uint
+    ) {
+        let (driver, context, stream) = stream(handle)?;
+        let function = function.filter(|_| flags == 0).ok_or(Code::INVALID_VALUE)?;
+        if driver.tables().graphs.captures.contains_key(&handle) {
+            return Err(Code::STREAM_CAPTURE_UNSUPPORTED);
+        }
+        let operation = move |_: &Context| {
+            function(handle, 0, std::ptr::with_exposed_provenance_mut(data));
+            Ok(())
+        };
+        stream.enqueue(&context, Box::new(operation)).map(drop)
+    }
+
     fn cuLaunchHostFunc(handle: usize, function: Option<extern "C" fn(*mut c_void)>, data: usize) {
         let (driver, context, stream) = stream(handle)?;
         let function = function.ok_or(Code::INVALID_VALUE)?;

@@ -6,6 +6,7 @@
 
 mod beside;
 mod evidence;
+mod functions;
 mod memory;
 mod named;
 mod stacks;
@@ -34,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 38] = [
+const SCENES: [(&str, Scene); 40] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -49,7 +50,9 @@ const SCENES: [(&str, Scene); 38] = [
     ("consumers", telling::consumers),
     ("children-of-threads", telling::children),
     ("ignored", telling::ignored),
-    ("lost-functions", telling::lost_functions),
+    ("lost-functions", functions::lost),
+    ("lost-functions-beside-a-capture", functions::lost_beside_a_capture),
+    ("callbacks", functions::callbacks),
     ("constants", memory::constants),
     ("untouched-constants", memory::untouched_constants),
     ("variables", memory::variables),

@@ -8,7 +8,7 @@ pub struct FromShim {
     /// The request; one that the daemon does not know is answered with UNKNOWN_REQUEST.
     #[prost(
         oneof = "from_shim::Content",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24"
     )]
     pub content: ::core::option::Option<from_shim::Content>,
 }
@@ -83,6 +83,9 @@ pub mod from_shim {
         /// How far the calling process is with going on after a fault.
         #[prost(message, tag = "23")]
         Recovery(super::Recovery),
+        /// The calling process is not recovered from a fault.
+        #[prost(message, tag = "24")]
+        Unrecovered(super::Unrecovered),
     }
 }
 /// What the daemon answers, or tells by itself.
@@ -325,6 +328,22 @@ pub struct Recovered {
     /// Those of what was done with a spare copy meanwhile, in the order of `SWITCH_STEPS`.
     #[prost(uint64, repeated, tag = "6")]
     pub switch_us: ::prost::alloc::vec::Vec<u64>,
+}
+/// Why the calling process is not recovered from a fault.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Unrecovered {
+    /// The how manieth time that a recovery of the process was refused, from 1.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    /// The answer of the driver that the program has, a `CUresult`.
+    #[prost(uint32, tag = "2")]
+    pub error: u32,
+    /// Why, in printable ASCII.
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
+    /// Nothing is tried again.
+    #[prost(bool, tag = "4")]
+    pub is_final: bool,
 }
 /// How far the calling process is with going on after a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -11,7 +11,7 @@ use std::ptr::{null, null_mut};
 use std::sync::mpsc::channel;
 
 /// What a thread hears that has entered the context and then asks twice.
-fn twice(context: Given<sys::CUcontext>, ask: impl Fn() -> sys::CUresult) -> Value {
+pub(super) fn twice(context: Given<sys::CUcontext>, ask: impl Fn() -> sys::CUresult) -> Value {
     match enter(context.get()) {
         Ok(()) => json!([code(ask()), code(ask())]),
         Err(error) => json!(error.to_string()),
@@ -71,35 +71,6 @@ pub(super) fn consumers(stage: &Stage) -> Result<Value, GpuError> {
         "late_stream": late_stream, "behind_it": behind_it, "own": own, "late_chain": late_chain,
         "recorded_again": recorded_again,
     }))
-}
-
-/// Streams with functions of the host behind lost work, one without, and one whose function has run: what each answers twice to
-/// questions of this thread, which was told before. It waits for the third one, and so does one that was there for the second.
-pub(super) fn lost_functions(stage: &Stage) -> Result<Value, GpuError> {
-    extern "C" fn nothing(_: *mut c_void) {}
-    let gives = |stream: sys::CUstream| {
-        // SAFETY: the function takes anything.
-        check("cuLaunchHostFunc", unsafe { sys::cuLaunchHostFunc(stream, Some(nothing), null_mut()) })
-    };
-    let [first, second, third] = [stream(1)?, stream(1)?, stream(1)?];
-    let [without, done] = [stream(1)?, stream(1)?];
-    gives(done)?;
-    // SAFETY: it is ours.
-    check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(done) })?;
-    [first, second, third, without, done].into_iter().try_for_each(|lost| stage.leave(lost))?;
-    [first, second, third].into_iter().try_for_each(gives)?;
-    let (context, early) = (Given(current()?), Actor::new());
-    stage.wait()?;
-    let told = stage.told();
-    // SAFETY: all are ours.
-    let asks = |stream: sys::CUstream| json!([0; 2].map(|_: i32| code(unsafe { sys::cuStreamQuery(stream) })));
-    let [first, without, done] = [first, without, done].map(asks);
-    // SAFETY: as above.
-    let third = json!([0; 2].map(|_: i32| code(unsafe { sys::cuStreamSynchronize(third) })));
-    let second = Given(second);
-    // SAFETY: as above.
-    let second = early.perform(move || twice(context, || unsafe { sys::cuStreamSynchronize(second.get()) }))?;
-    Ok(json!({ "told": told, "first": first, "second": second, "third": third, "without": without, "done": done }))
 }
 
 /// What a thread does that is begun behind the library's back.
