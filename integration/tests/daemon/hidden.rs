@@ -2,6 +2,7 @@
 //!
 //! Nobody outside may tell such a daemon to quit; it and all that it has started end with the bench.
 
+mod constrained;
 mod ends;
 mod succession;
 
@@ -92,7 +93,10 @@ fn without_the_machines_proc_they_share_a_server_and_it_is_said_what_that_costs(
 
 /// The living clients as `status` shows them: the number in place of their pid, and their pid on the machine.
 fn living(stage: &Stage) -> Vec<(String, String)> {
-    let status = stage.ask("status\n");
+    living_in(&stage.ask("status\n"))
+}
+
+fn living_in(status: &str) -> Vec<(String, String)> {
     let rows = status.lines().filter(|line| !line.contains(" gone "));
     let shown = rows.filter_map(|line| line.split_whitespace().next()?.split_once('~'));
     shown.map(|(number, machine)| (number.to_owned(), machine.to_owned())).collect()
