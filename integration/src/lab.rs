@@ -13,6 +13,7 @@ pub mod noise;
 pub mod pace;
 pub mod peer;
 pub mod place;
+pub mod pod;
 pub mod process;
 pub mod program;
 pub mod stage;

@@ -4,7 +4,6 @@ use super::announcement::Announcement;
 use super::events::JournalEvent;
 use super::evidence::ProcessKey;
 use super::gpu::{ManagedMode, ModeChange};
-use super::identity::HiddenId;
 use super::ids::{ConnectionId, JoinId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 use super::kept_defaults::KeptDefaults;
 use super::peer::{Entrance, Peer};
@@ -129,12 +128,6 @@ pub(crate) enum Effect {
         pid: Pid,
         /// A connection of it, from which the kernel can name the process without a race.
         connection: Option<ConnectionId>,
-    },
-    /// Report `HiddenGone` when this process without a pid ends.
-    WatchHidden {
-        hidden: HiddenId,
-        /// A connection of it, by which the kernel names it.
-        connection: ConnectionId,
     },
     /// Close a connection.
     Close {

@@ -243,7 +243,7 @@ impl SpareFacts {
 /// A client's process.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct ClientFacts {
-    /// Which; the pid is 0 where it has none here.
+    /// Which; in place of a pid it has a number above all pids where it has none here, and 0 where nobody tells it apart.
     pub process: ProcessKey,
     /// Its pid in the `/proc` of another namespace, where it has none here and was found there.
     #[serde(skip_serializing_if = "Option::is_none")]

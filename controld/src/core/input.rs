@@ -7,7 +7,7 @@ use super::faults::held::GpuMemory;
 use super::gpu::{ManagedMode, ModeOutcome};
 use super::gpus::GpuPlace;
 use super::gpus::GpuSeen;
-use super::identity::{HiddenId, Identity};
+use super::identity::Identity;
 use super::ids::{ConnectionId, EntranceId, JoinId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 use super::peer::{ExitCause, NoReply, Peer};
 use super::place::Rights;
@@ -164,8 +164,6 @@ pub(crate) enum Input {
     },
     /// The process of a client is gone. Of one whose start nobody could read the start time is 0.
     ProcessGone { process: ProcessKey, end: End },
-    /// The process of a client without a pid here is gone.
-    HiddenGone { hidden: HiddenId },
     /// A server process has been started, as [`Effect::SpawnServer`](super::Effect::SpawnServer) asked.
     ServerSpawned { server: ServerEpoch, pid: Pid },
     /// It could not be started.

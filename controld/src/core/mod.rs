@@ -90,7 +90,9 @@ pub(crate) use gpu::{ComputeMode, Gpu, ManagedMode, ModeChange, ModeOutcome, Mod
 pub(crate) use gpus::Device;
 pub(crate) use gpus::{GpuPlace, GpuSeen, Outsider};
 pub(crate) use identity::{Elsewhere, HiddenId, Identity, PodNames, Threads};
-pub(crate) use ids::{ConnectionId, DomainId, EntranceId, JoinId, Pid, RequestId, ServerEpoch, SessionId, Uid};
+pub(crate) use ids::{
+    ConnectionId, DomainId, EntranceId, JoinId, Pid, RequestId, ServerEpoch, SessionId, Uid, is_hidden, is_stand_in,
+};
 pub(crate) use input::Input;
 pub(crate) use kept_defaults::{KeptDefaults, Said};
 pub use peer::ExitCause;
@@ -204,7 +206,6 @@ impl Core {
             Input::RestAnswered { connection } => self.rest_answered(connection),
             Input::ClientDone { connection, status } => self.client_done(connection, status),
             Input::ProcessGone { process, end } => self.process_ended(process, end),
-            Input::HiddenGone { hidden } => self.clients.hidden_mut().gone(hidden),
             Input::ServerSpawned { server, pid } => self.servers.server_spawned(&mut self.turn, server, pid),
             Input::SpawnFailed { server, reason } => {
                 if self.servers.spawn_failed(&mut self.turn, &self.clients, server, &reason) {

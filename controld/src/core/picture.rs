@@ -2,7 +2,6 @@
 //! from it, so they can't disagree about what is now.
 
 use super::clients::client::{Client, Process};
-use super::clients::hidden::{HiddenProcess, Who};
 use super::evidence::{End, ProcessKey};
 #[cfg(test)]
 pub(crate) use super::facts::FuneralFacts;
@@ -33,9 +32,8 @@ impl Core {
     pub(crate) fn picture(&self, now: Duration, daemon: DaemonFacts, witnesses: Vec<WitnessFacts>) -> Snapshot {
         // Counted once, since there may be thousands of each.
         let mut on_server = BTreeMap::new();
-        let pids = self.clients.processes().map(|(_, process)| process.server);
-        for server in pids.chain(self.clients.hidden().iter().map(|(_, process)| process.server)) {
-            *on_server.entry(server).or_default() += 1;
+        for (_, process) in self.clients.processes() {
+            *on_server.entry(process.server).or_default() += 1;
         }
         Snapshot {
             daemon,
@@ -146,13 +144,13 @@ impl Core {
 
     /// The living by pid, then the dead that are remembered.
     fn client_facts(&self, now: Duration) -> Vec<ClientFacts> {
-        let mut of_process: BTreeMap<Option<Who>, Vec<&Client>> = BTreeMap::new();
+        let mut of_process: BTreeMap<Pid, Vec<&Client>> = BTreeMap::new();
         for client in self.clients.iter().filter(|client| client.spare.is_none()) {
-            of_process.entry(client.who()).or_default().push(client);
+            of_process.entry(client.peer.pid).or_default().push(client);
         }
         let mut all = Vec::new();
         for (pid, process) in self.clients.processes() {
-            let connections = of_process.remove(&Some(Who::Pid(pid))).unwrap_or_default();
+            let connections = of_process.remove(&pid).unwrap_or_default();
             let accepted = self.accepted(pid);
             // The first connection is the process's own. Who came to an earlier daemon has those since that are known.
             let contexts = process.contexts_made().unwrap_or(accepted);
@@ -180,12 +178,6 @@ impl Core {
             });
             all.push(ClientFacts { contexts, waited, gpus, spare, recovery, unrecovered, ..facts });
         }
-        for (id, process) in self.clients.hidden().iter() {
-            let connections = of_process.remove(&Some(Who::Hidden(id))).unwrap_or_default();
-            let waited = connections.iter().map(|client| now.saturating_sub(client.came_at)).max();
-            let facts = self.hidden_facts(process);
-            all.push(ClientFacts { waited, ..facts });
-        }
         for connections in of_process.into_values() {
             let Some(client) = connections.iter().min_by_key(|client| client.came_at) else { continue };
             let domain = self.servers.domain_name(client.domain);
@@ -198,24 +190,6 @@ impl Core {
             all.push(self.process_facts(death.key, &death.process, ClientPhase::Gone, Some(death.end)));
         }
         all
-    }
-
-    /// One that has no pid here.
-    fn hidden_facts(&self, process: &HiddenProcess) -> ClientFacts {
-        let server = self.servers.get(process.server);
-        let is_lost = server.is_none_or(Server::is_lost);
-        let phase = if is_lost { ClientPhase::Lost } else { ClientPhase::Live };
-        let key = ProcessKey { pid: 0, start_time: process.identity.start_time };
-        let domain =
-            server.map_or_else(|| format!("user {}", process.uid), |server| self.servers.domain_name(server.domain));
-        let facts = facts(key, process.uid, domain, &process.identity, phase);
-        let threads = self.threads_of(server, &process.identity);
-        ClientFacts {
-            server: server.and_then(|server| server.pid),
-            contexts: process.contexts_made(),
-            threads,
-            ..facts
-        }
     }
 
     /// The share of threads that a process has on a server.
@@ -300,11 +274,10 @@ impl Core {
 
 /// What is known of every client.
 fn facts(process: ProcessKey, uid: Uid, domain: String, identity: &Identity, phase: ClientPhase) -> ClientFacts {
-    let seen_as = identity.elsewhere.as_ref().and_then(|known| known.seen_as);
     let (label, identity) = (identity.label.clone(), SuspectIdentity::of(identity));
     ClientFacts {
         process,
-        seen_as,
+        seen_as: identity.seen_as,
         uid,
         domain,
         phase,

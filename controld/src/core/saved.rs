@@ -73,6 +73,9 @@ pub(crate) struct SavedServer {
     /// Whether somebody has set limits of its own.
     #[prost(bool, tag = "17")]
     pub limited: bool,
+    /// Whether all clients that it may have can be told apart; not known of a daemon that did not say so.
+    #[prost(bool, tag = "18")]
+    pub tells_apart: bool,
 }
 
 /// What the clients of a domain have in common.

@@ -36,6 +36,7 @@ impl Core {
                 unjudged: self.faults.is_unjudged(server.epoch),
                 threads: server.threads,
                 limited: server.has_own_limits,
+                tells_apart: !server.has_unknown_clients,
             })
             .collect();
         let SavedDefaults { thread_percentage, priority, limits } = SavedDefaults::of(&self.defaults);

@@ -3,7 +3,7 @@
 use super::evidence::{MemoryFault, ProcessKey};
 use crate::core::gpu::Gpu;
 use crate::core::identity::{Identity, PodNames};
-use crate::core::ids::{EntranceId, Pid, ServerEpoch, Uid};
+use crate::core::ids::{EntranceId, Pid, ServerEpoch, Uid, is_hidden};
 use core::fmt;
 use core::time::Duration;
 use serde::Serialize;
@@ -37,6 +37,13 @@ pub(crate) struct Suspect {
     pub identity: SuspectIdentity,
 }
 
+impl Suspect {
+    /// The pid by which the machine knows it; `None` where only the daemon's number for it is known.
+    pub(crate) fn machines_pid(&self) -> Option<Pid> {
+        self.identity.seen_as.or_else(|| Some(self.process.pid).filter(|pid| !is_hidden(*pid)))
+    }
+}
+
 /// The parts of an [`Identity`](crate::core::Identity) that a verdict repeats.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct SuspectIdentity {
@@ -49,13 +56,17 @@ pub(crate) struct SuspectIdentity {
     pub names: Option<Box<PodNames>>,
     /// Its command line.
     pub command: String,
+    /// Its pid on the machine, where it has none here and `witness.proc` shows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen_as: Option<Pid>,
 }
 
 impl SuspectIdentity {
     /// What is repeated of an identity.
     pub(in crate::core) fn of(identity: &Identity) -> Self {
         let Identity { cgroup, container, pod, names, command, .. } = identity.clone();
-        Self { cgroup, container, pod, names, command }
+        let seen_as = identity.elsewhere.as_ref().and_then(|known| known.seen_as);
+        Self { cgroup, container, pod, names, command, seen_as }
     }
 }
 
@@ -149,6 +160,9 @@ impl fmt::Display for Verdict {
             Some(culprit) => {
                 let Suspect { process, uid, identity } = culprit;
                 write!(f, "client {} (user {uid}", process.pid)?;
+                if let Some(pid) = identity.seen_as {
+                    write!(f, ", process {pid} of the machine")?;
+                }
                 for (word, value) in [("pod", &identity.pod), ("container", &identity.container)] {
                     if let Some(value) = value {
                         write!(f, ", {word} {value}")?;

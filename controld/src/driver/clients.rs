@@ -1,12 +1,14 @@
 //! Clients' processes: what is known of them when they come, and how the daemon ends them.
 
 pub(super) mod handover;
-mod hidden;
+pub(super) mod hidden;
 
 use super::Driver;
 use super::events::Event;
 use super::processes::{kernel_pid, known_at_once};
-use crate::core::{ConnectionId, EntranceId, Identity, Input, Peer, Pid, ProcessKey, PsRow, SessionId, Uid};
+use crate::core::{
+    ConnectionId, EntranceId, Identity, Input, Peer, Pid, ProcessKey, PsRow, SessionId, Uid, is_hidden, is_stand_in,
+};
 use crate::io::process::{open_same, pid_namespace_inode, uid_of};
 use crate::patience::patient;
 use crate::witness::identity::{Found, Identities};
@@ -18,11 +20,6 @@ use std::time::Duration;
 
 /// How long clients are read for an answer to `ps`.
 const PS_DEADLINE: Duration = Duration::from_secs(1);
-
-/// A row with the namespace, which the kernel knows.
-fn in_namespace(row: ClientRow) -> ClientRow {
-    ClientRow { namespace: pid_namespace_inode(kernel_pid(row.pid)), ..row }
-}
 
 /// Fills in the programs that are missing: the kernel's name of the process, in brackets, where it can't be read, and
 /// nothing where the process is gone.
@@ -58,7 +55,7 @@ impl Driver {
             self.feed(Input::SpareArrived { connection, peer, identity, token, entrance });
             return;
         }
-        if peer.pid == 0 {
+        if is_hidden(peer.pid) {
             return self.hidden_arrived(connection, peer, entrance);
         }
         if !self.core.must_know_clients() {
@@ -77,7 +74,8 @@ impl Driver {
         if let Some(missing) = found.missing {
             tracing::debug!(pid = process.pid, %missing, "not everything is known of a client");
         }
-        let identity = Identity { start_time: process.start_time, ..found.identity };
+        let started = if is_stand_in(process.pid) { found.identity.start_time } else { process.start_time };
+        let identity = Identity { start_time: started, ..found.identity };
         self.feed(Input::IdentityKnown { pid: process.pid, identity: Arc::new(identity) });
     }
 
@@ -85,7 +83,8 @@ impl Driver {
     /// clients that were read when they came, and the others are read as they are, beside the driver and for
     /// [`PS_DEADLINE`] at the most.
     pub(super) fn describe(&mut self, session: SessionId, rows: Vec<PsRow>) {
-        let mut rows: Vec<ClientRow> = rows.into_iter().map(|PsRow(row)| in_namespace(row)).collect();
+        let with_namespace = |PsRow(row)| ClientRow { namespace: self.namespace_of(row.pid), ..row };
+        let mut rows: Vec<ClientRow> = rows.into_iter().map(with_namespace).collect();
         if rows.iter().all(|row| !row.command.is_empty()) {
             self.answer(session, ps_table(&rows));
             return;
@@ -98,12 +97,21 @@ impl Driver {
         });
     }
 
+    /// The PID namespace of a client, by its inode, as far as it may be known.
+    pub(super) fn namespace_of(&self, pid: Pid) -> Option<u64> {
+        self.core.hidden_namespace(pid).or_else(|| pid_namespace_inode(kernel_pid(pid)))
+    }
+
     fn user_of(&self, pid: Pid) -> Uid {
         self.core.process_user(pid).or_else(|| uid_of(kernel_pid(pid))).unwrap_or(self.owner)
     }
 
     /// Ends a client's process; one that is gone, or whose pid is another's by now, needs nothing.
     pub(super) fn end_process(&self, process: ProcessKey, force: bool) {
+        if is_stand_in(process.pid) {
+            let what = if force { "killed" } else { "asked to end" };
+            return self.say(&format!("Client {} has no pid here and can't be {what}", process.pid));
+        }
         let pid = kernel_pid(process.pid);
         let Ok(opened) = open_same(pid, process.start_time) else {
             return;

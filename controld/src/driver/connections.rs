@@ -5,7 +5,7 @@ use super::sessions::Visitor;
 use super::successor::keys;
 use super::successor::notes::Stage;
 use super::{Driver, handshake};
-use crate::core::{ConnectionId, Peer, SessionId, Uid};
+use crate::core::{ConnectionId, Peer, SessionId, Uid, is_hidden};
 use crate::failpoint::reached;
 use crate::io::seqpacket::SeqPacket;
 use remps_proto::mps::handshake::Role;
@@ -20,6 +20,14 @@ const MAX_HANDSHAKES_PER_USER: usize = 512;
 /// The vendor's line about a connection. It comes when it is known what the connection is.
 pub(super) const ACCEPTING: &str = "Accepting connection...";
 
+/// Which process has said a role.
+#[derive(Debug)]
+enum Speaker {
+    Known(OwnedFd),
+    /// It had ended by then: whoever goes on is another one.
+    Ended,
+}
+
 /// A connection that has been accepted and is not over.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -29,6 +37,8 @@ pub(super) struct Connection {
     pub(super) privileged: bool,
     /// Whether its role is still to come.
     in_handshake: bool,
+    /// The process that has said its role, of one that has no pid here.
+    speaker: Option<Speaker>,
     /// The task that waits for its next packet.
     task: AbortHandle,
 }
@@ -70,7 +80,8 @@ impl Connections {
     fn begin(&mut self, connection: ConnectionId, socket: Arc<SeqPacket>, uid: Uid, privileged: bool) {
         let role = handshake::read_role(connection, socket.clone(), self.events.clone());
         let task = tokio::spawn(role).abort_handle();
-        self.known.insert(connection, Connection { socket, uid, privileged, in_handshake: true, task });
+        let (in_handshake, speaker) = (true, None);
+        self.known.insert(connection, Connection { socket, uid, privileged, in_handshake, speaker, task });
     }
 
     /// Goes on with a connection of an earlier daemon's that has said its role; `task` waits for its next packet.
@@ -82,7 +93,8 @@ impl Connections {
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         let task = tokio::spawn(task).abort_handle();
-        self.known.insert(connection, Connection { socket, uid, privileged: false, in_handshake: false, task });
+        let (privileged, in_handshake, speaker) = (false, false, None);
+        self.known.insert(connection, Connection { socket, uid, privileged, in_handshake, speaker, task });
     }
 
     /// Whether its role is still to come.
@@ -95,6 +107,31 @@ impl Connections {
         let known = self.known.get_mut(&connection)?;
         known.in_handshake = false;
         Some(known.socket.clone())
+    }
+
+    /// Notes which process has said the role of a connection, whose next packet that still is.
+    fn note_speaker(&mut self, connection: ConnectionId) {
+        if let Some(known) = self.known.get_mut(&connection) {
+            known.speaker = match known.socket.sender_pidfd() {
+                Ok(Some(pidfd)) => Some(Speaker::Known(pidfd)),
+                Ok(None) => Some(Speaker::Ended),
+                Err(_) => None,
+            };
+        }
+    }
+
+    /// The process of a client without a pid here. Of one that came to an earlier daemon the one that connected, which
+    /// may be another one than has spoken.
+    ///
+    /// # Errors
+    /// When the connection is over, before Linux 6.5, or when the process had ended.
+    pub(super) fn process_of(&self, connection: ConnectionId) -> std::io::Result<OwnedFd> {
+        let known = self.known.get(&connection).ok_or(std::io::ErrorKind::NotConnected)?;
+        match &known.speaker {
+            Some(Speaker::Known(pidfd)) => pidfd.try_clone(),
+            Some(Speaker::Ended) => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
+            None => known.socket.peer_pidfd(),
+        }
     }
 
     /// Lets another task wait for a connection's next packet.
@@ -152,6 +189,9 @@ impl Driver {
         }
         match role {
             Role::CLIENT => {
+                if is_hidden(peer.pid) {
+                    self.connections.note_speaker(connection);
+                }
                 self.successor.note(connection, Stage::Waiting, peer, None);
                 reached("role-noted");
                 let _ = socket.discard();

@@ -9,7 +9,7 @@ use super::successor::notes::Stage;
 use super::turn::{Told, Turn};
 use super::vault::{Keeper, VaultNews};
 use super::witnesses::Sign;
-use crate::core::{ConnectionId, EntranceId, Evidence, Input, JournalEvent};
+use crate::core::{ConnectionId, EntranceId, Evidence, Input, JournalEvent, is_hidden};
 use crate::failpoint::reached;
 use crate::holder::FromHolder;
 use crate::observe::http::Question;
@@ -154,16 +154,18 @@ impl Driver {
                 let heard = self.witnesses.following.process_ended(process, end);
                 heard.into_iter().for_each(|event| self.event(event));
             }
-            Event::HiddenGone { hidden } => self.hidden_gone(hidden),
             Event::WatchAgain { pid, connection } => self.watch_again(pid, connection),
             Event::ProcessHeard { process, end } => self.process_gone(process, end),
             Event::Known { connection, peer, found } => {
-                if peer.pid == 0 {
+                if is_hidden(peer.pid) {
                     self.hidden_known(peer, &found);
                 }
                 // Unless it has left meanwhile.
                 if let Some(socket) = self.connections.socket(connection) {
                     let entrance = socket.entrance().map(EntranceId);
+                    if is_hidden(peer.pid) {
+                        return self.hidden_is(connection, peer, found.identity, entrance);
+                    }
                     let identity = Arc::new(found.identity);
                     self.feed(Input::ClientArrived { connection, peer, identity, entrance });
                 }

@@ -4,8 +4,8 @@ use super::joins::Asked;
 use super::usage::Memory;
 use crate::core::Device;
 use crate::core::{
-    ConnectionId, End, EntranceId, ExitCause, GpuMemory, GpuPlace, HiddenId, JoinId, MemoryFault, ModeOutcome, Peer,
-    Pid, ProcessKey, ServerEpoch, SessionId,
+    ConnectionId, End, EntranceId, ExitCause, GpuMemory, GpuPlace, JoinId, MemoryFault, ModeOutcome, Peer, Pid,
+    ProcessKey, ServerEpoch, SessionId,
 };
 use crate::devices::gpus::ProbedGpu;
 use crate::door::ReplyTo;
@@ -108,8 +108,6 @@ pub(super) enum Event {
     ServerHeard { server: ServerEpoch, cause: ExitCause },
     /// A client's process is gone.
     ProcessGone { process: ProcessKey, end: End },
-    /// The process of a client without a pid here has ended.
-    HiddenGone { hidden: HiddenId },
     /// A client's process that could not be watched may be tried again.
     WatchAgain { pid: Pid, connection: Option<ConnectionId> },
     /// The same, when all that its tools queues had to say has been told.

@@ -53,7 +53,6 @@ impl Driver {
             Effect::HandOver { connection } => self.hand_over_to(connection),
             Effect::Recall { connection } => self.recall(connection),
             Effect::WatchProcess { pid, connection } => self.watch_process(pid, connection),
-            Effect::WatchHidden { hidden, connection } => self.watch_hidden(hidden, connection),
             Effect::Close { connection } => self.close(connection),
             Effect::Signal { server, signal } => self.servers.signal(server, signal),
             Effect::Answer { session, lines } => self.answer(session, lines),
@@ -168,6 +167,7 @@ impl Driver {
         let end_key = keys::client_end(connection);
         self.successor.hold(end_key, Kind::CLIENT_END, &connection.0.to_le_bytes(), &[client_end.as_fd()]);
         reached("client-end-held");
+        self.note_hidden(connection, peer, server);
         let request = Request::NewClient.packets();
         let told =
             self.links.with(server, |link| link.send(&request, Some((Request::NEW_CLIENT_DESCRIPTOR, server_end))));

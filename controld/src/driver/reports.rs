@@ -2,12 +2,10 @@
 
 use super::Driver;
 use super::degraded::Degraded;
-use super::processes::kernel_pid;
 use super::sessions::conversation::ToSession;
 use crate::core::picture::{DaemonFacts, Degradation, ReplayFacts, Snapshot};
 use crate::core::vault::Caller;
 use crate::core::{Announcement, JournalEvent, Peer, Place, ProcessKey, SessionId, Uid};
-use crate::io::process::pid_namespace_inode;
 use crate::observe::http::{self, Endpoint, Question, Vitals};
 use crate::observe::metrics::UserClass;
 use crate::observe::recorder::{Followed, Recorder};
@@ -226,7 +224,7 @@ impl Driver {
         }
         if let Report::Module(Query::Client { pid, field: ClientField::LinuxNamespace }) = *report {
             let asked = picture.clients.iter_mut().filter(|client| client.process.pid == pid);
-            asked.for_each(|client| client.pid_namespace = pid_namespace_inode(kernel_pid(pid)));
+            asked.for_each(|client| client.pid_namespace = self.namespace_of(pid));
         }
         let is_failure = matches!(report, Report::Status { exit_code: true, .. }) && !picture.obstacles().is_empty();
         match self.reports.recorder.answer(report, viewer, picture, self.logs.extras()) {

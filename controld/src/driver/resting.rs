@@ -3,7 +3,7 @@
 //! They are looked after at intervals and not told: nobody hears of the end of a process that is no client any more.
 
 use super::Driver;
-use crate::core::{ProcessKey, RestFacts, SessionId};
+use crate::core::{ProcessKey, RestFacts, SessionId, is_stand_in};
 use crate::io::process::start_time;
 use crate::report::{self, Viewer};
 use crate::sys::pidfd;
@@ -91,6 +91,9 @@ impl Driver {
     }
 
     fn rest_of(&self, viewer: Viewer, query: RestQuery) -> Option<RestFacts> {
+        let lives = |process: ProcessKey| {
+            if is_stand_in(process.pid) { self.witnesses.lives_hidden(process.pid) } else { lives(process) }
+        };
         self.core.rest_of(query.whose, |uid| viewer.may_see(uid), lives)
     }
 

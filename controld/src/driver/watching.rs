@@ -3,7 +3,7 @@
 use super::Driver;
 use super::events::Event;
 use super::processes::{core_pid, kernel_pid, known_at_once};
-use crate::core::{ConnectionId, End, Input, Pid, ProcessKey};
+use crate::core::{ConnectionId, End, Input, Pid, ProcessKey, is_stand_in};
 use crate::devices;
 use crate::io::process::{WatchedProcess, open_process, start_time};
 use crate::io::reaper;
@@ -16,6 +16,9 @@ impl Driver {
     /// Reports when a client's process ends, and follows it with the witnesses. One that can't be watched, because the
     /// daemon is out of descriptors, is a client as long as it may live, and is tried again.
     pub(super) fn watch_process(&mut self, pid: Pid, connection: Option<ConnectionId>) {
+        if is_stand_in(pid) {
+            return self.watch_hidden(pid, connection);
+        }
         let socket = connection.and_then(|connection| self.connections.socket(connection));
         let named = socket.and_then(|socket| socket.peer_pidfd().ok());
         let opened = match named {
@@ -70,6 +73,7 @@ impl Driver {
 
     pub(super) fn process_gone(&mut self, process: ProcessKey, end: End) {
         self.witnesses.has_ended(process);
+        self.forget_hidden(process.pid);
         self.feed(Input::ProcessGone { process, end });
         self.bury(process);
     }

@@ -7,20 +7,20 @@ pub(super) mod fault_records;
 mod whereabouts;
 
 use super::Driver;
+use super::clients::hidden::Noted;
 use super::events::Events;
 use super::following::{Following, UVM};
 use super::turn::Told;
 use crate::core::picture::WitnessFacts;
-use crate::core::{Channel, ChannelFacts, HiddenId, Input, JournalEvent, ProcessKey};
+use crate::core::{Channel, ChannelFacts, Input, JournalEvent, ProcessKey};
 use crate::settings::Settings;
 use crate::sys::other_proc::OtherProc;
-use crate::sys::proc::is_in_first_pid_namespace;
 use crate::witness::cgroup::Mounts;
 use crate::witness::end::MemoryKills;
 use crate::witness::identity::Identities;
 use crate::witness::kmsg::{KernelSign, Kmsg};
 use crate::witness::notice::{DeviceFile, NoticeEvent, Notices, Presence};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::task::AbortHandle;
@@ -44,8 +44,8 @@ pub(super) struct Witnesses {
     mounts: Arc<Mounts>,
     /// The tasks that wait for the ends of clients.
     ends: HashMap<ProcessKey, AbortHandle>,
-    /// Whose end is waited for, of those who have no pid here.
-    pub(super) hidden: BTreeSet<HiddenId>,
+    /// Of whom the next daemon is to know, of those who have no pid here.
+    pub(super) hidden: Noted,
     /// Why a witness can't be heard at all.
     missing: BTreeMap<&'static str, String>,
     /// Where the machine's GPUs are found, if they are to be looked for.
@@ -74,8 +74,13 @@ impl Witnesses {
         let mut remarks = Vec::new();
         let (following, error) = Following::open(file.uvm, events.clone());
         remarks.extend(error.map(|error| (UVM, error.to_string())));
+        let (other, no_other_proc) = match OtherProc::open(Path::new(&file.proc)) {
+            _ if file.proc.is_empty() => (None, Some("witness.proc is not set".to_owned())),
+            Ok(other) => (Some(other), None),
+            Err(error) => (None, Some(format!("witness.proc = \"{}\": {error}", file.proc))),
+        };
         let kmsg = match (!file.kmsg.is_empty()).then(|| Kmsg::open(Path::new(&file.kmsg))) {
-            Some(Ok(kmsg)) => Some(kmsg),
+            Some(Ok(kmsg)) => Some(kmsg.looking_up(other.as_ref())),
             Some(Err(error)) => {
                 remarks.push(("xid", error.to_string()));
                 None
@@ -83,14 +88,9 @@ impl Witnesses {
             None => None,
         };
         let kills = MemoryKills::default();
-        kills.log_is_read(kmsg.is_some() && is_in_first_pid_namespace());
+        kills.log_is_read(kmsg.as_ref().is_some_and(Kmsg::names_processes));
         let notices = Notices::new(DeviceFile::new(&file.notices));
         let has_notices = !file.notices.is_empty();
-        let (other, no_other_proc) = match OtherProc::open(Path::new(&file.proc)) {
-            _ if file.proc.is_empty() => (None, Some("witness.proc is not set".to_owned())),
-            Ok(other) => (Some(other), None),
-            Err(error) => (None, Some(format!("witness.proc = \"{}\": {error}", file.proc))),
-        };
         Self {
             following,
             kmsg,
@@ -103,7 +103,7 @@ impl Witnesses {
             kills,
             mounts: Arc::new(Mounts::read()),
             ends: HashMap::new(),
-            hidden: BTreeSet::new(),
+            hidden: Noted::default(),
             missing: BTreeMap::new(),
             gpus: Some(PathBuf::from(&file.gpus)).filter(|root| !root.as_os_str().is_empty()),
             looks_for_gpus: false,

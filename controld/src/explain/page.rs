@@ -97,7 +97,7 @@ impl Page {
         let row = |person: &Person| {
             vec![
                 person.part.word().to_owned(),
-                person.pid.to_string(),
+                person.seen_as.map_or(person.pid.to_string(), |seen_as| format!("{}~{seen_as}", person.pid)),
                 or_nothing(person.uid),
                 person.now.clone(),
                 person.command.as_deref().map_or_else(|| "-".to_owned(), harmless),

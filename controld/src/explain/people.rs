@@ -31,6 +31,12 @@ impl Part {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Person {
     pub pid: u64,
+    /// Its pid on the machine, where it has none for the daemon.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen_as: Option<u64>,
+    /// Its container, where its pid says nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
     pub part: Part,
     /// Its user, where that is known.
     pub uid: Option<u64>,
@@ -59,7 +65,10 @@ fn person(facts: &Facts, pid: u64, part: Part) -> Person {
     let of_client = || known?["identity"]["command"].as_str();
     let command = told["command"].as_str().filter(|command| !command.is_empty()).or_else(of_client);
     let command = command.filter(|command| !command.is_empty()).map(str::to_owned);
-    Person { pid, part, uid, command, now: now(facts, pid, known) }
+    let of = |key: &str| Some(&told[key]).filter(|value| !value.is_null()).or_else(|| Some(&known?["identity"][key]));
+    let seen_as = of("seen_as").and_then(Value::as_u64);
+    let container = of("container").and_then(Value::as_str).filter(|_| seen_as.is_some()).map(str::to_owned);
+    Person { pid, seen_as, container, part, uid, command, now: now(facts, pid, known) }
 }
 
 /// What the daemon knows of a process now: of a number that has been given again, the one that came before the fault.

@@ -36,10 +36,17 @@ pub(super) fn summary(verdict: &Value) -> String {
     let place = format!("server {} of domain \"{}\"", verdict["server"], text(&verdict["domain"]));
     let culprit = &verdict["culprit"];
     let begin = match culprit["pid"].as_u64() {
-        Some(pid) => format!("Client {pid} of user {} made a {what} at {place}", culprit["uid"]),
+        Some(pid) => format!("Client {pid}{} of user {} made a {what} at {place}", elsewhere(culprit), culprit["uid"]),
         None => format!("A {what} has hit {place}, and nobody can be named as its cause"),
     };
     format!("{begin}; {}.", losses(verdict))
+}
+
+/// Which process of the machine a client is that has no pid for the daemon, and where it runs.
+fn elsewhere(client: &Value) -> String {
+    let Some(pid) = client["seen_as"].as_u64() else { return String::new() };
+    let place = client["container"].as_str().map(|container| format!(" in container {container}"));
+    format!(" (process {pid} of the machine{})", place.unwrap_or_default())
 }
 
 fn losses(verdict: &Value) -> String {

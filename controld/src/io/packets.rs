@@ -35,7 +35,14 @@ pub(crate) struct Received {
     pub(crate) truncated: bool,
     /// Who sent it, where the socket passes credentials.
     pub(crate) sender: Option<Peer>,
+    /// The sender's process descriptor, where the socket passes those.
+    pub(crate) pidfd: Option<OwnedFd>,
 }
+
+/// Room for the sender's process descriptor, in words: one behind a header of two.
+pub(super) const PIDFD_WORDS: usize = 3;
+/// `include/linux/socket.h`.
+const SCM_PIDFD: libc::c_int = 4;
 
 /// Who these credentials are of.
 pub(super) fn peer(credentials: &UnixCredentials) -> Peer {
@@ -89,7 +96,7 @@ pub(super) fn receive_with(
     let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags.bits()) };
     let bytes = usize::try_from(Errno::result(result)?).expect("a successful recvmsg is not negative");
 
-    let (mut fds, mut sender) = (Vec::new(), None);
+    let (mut fds, mut sender, mut pidfd) = (Vec::new(), None, None);
     // SAFETY: the kernel has set the header's control area and its length.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
     while !next.is_null() {
@@ -114,6 +121,12 @@ pub(super) fn receive_with(
                 let credentials = unsafe { data.cast::<libc::ucred>().read_unaligned() };
                 sender = Some(peer(&credentials.into()));
             }
+            (libc::SOL_SOCKET, SCM_PIDFD) if length >= size_of::<RawFd>() => {
+                // SAFETY: one number follows the header; of a process that has ended it is an error's.
+                let number = unsafe { data.cast::<RawFd>().read_unaligned() };
+                // SAFETY: the kernel just installed this descriptor for us and nobody else knows it.
+                pidfd = (number >= 0).then(|| unsafe { OwnedFd::from_raw_fd(number) });
+            }
             _ => {}
         }
         // SAFETY: the header and the current message are those the kernel filled in.
@@ -125,6 +138,7 @@ pub(super) fn receive_with(
         descriptors_lost: header.msg_flags & libc::MSG_CTRUNC != 0,
         truncated: header.msg_flags & libc::MSG_TRUNC != 0,
         sender,
+        pidfd,
     })
 }
 

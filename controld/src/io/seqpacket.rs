@@ -6,9 +6,10 @@
 //! hold it back itself, so that no peer can hold up another.
 #![expect(unsafe_code, reason = "calls sendmmsg, which nix offers for equal packets only")]
 
-use super::packets::{CREDENTIALS_WORDS, Received, peer, receive_with, send, words_for};
+use super::packets::{CREDENTIALS_WORDS, PIDFD_WORDS, Received, peer, receive_with, send, words_for};
 use super::runtime_dir::entrances;
 use crate::core::Peer;
+use crate::sys::passed;
 use crate::sys::polled::register;
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -98,6 +99,19 @@ impl SeqPacket {
     /// Before Linux 6.5, or when the process is gone.
     pub(crate) fn peer_pidfd(&self) -> io::Result<OwnedFd> {
         Ok(getsockopt(&self.fd, sockopt::PeerPidfd)?)
+    }
+
+    /// A pidfd of who has sent the next packet, which is not taken away; `None` when that process has ended.
+    ///
+    /// # Errors
+    /// Before Linux 6.5, or when there is no packet.
+    pub(crate) fn sender_pidfd(&self) -> io::Result<Option<OwnedFd>> {
+        passed::pidfds(&self.fd, true)?;
+        let mut room = [0; CREDENTIALS_WORDS + PIDFD_WORDS];
+        let got = receive_with(self.fd.as_fd(), &mut [0; 1], &mut room, MsgFlags::MSG_PEEK);
+        // Nobody else who receives here has room for one.
+        passed::pidfds(&self.fd, false)?;
+        Ok(got?.pidfd)
     }
 
     /// The abstract name that the peer's socket is bound to, without the NUL before it.
@@ -243,8 +257,11 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 mod tests {
     use super::*;
     use crate::io::ends::wait_for_hangup;
+    use crate::sys::other_proc::OtherProc;
     use nix::sys::socket::{ControlMessage, UnixAddr, sendmsg};
     use std::io::IoSlice;
+    use std::path::Path;
+    use std::process::Command;
 
     fn ends() -> (SeqPacket, SeqPacket) {
         let (first, second) = pair().expect("descriptors");
@@ -337,6 +354,35 @@ mod tests {
         far.refuse_the_rest();
         assert!(far.peek(16).await.expect("readable").is_none());
         assert!(near.send(b"x", None).is_err(), "nothing more comes in");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn the_sender_of_a_packet_is_named_and_not_who_connected() {
+        let (near, far) = ends();
+        let there = OtherProc::open(Path::new(crate::sys::proc::FOLDER)).expect("it is the machine's");
+        let of = |far: &SeqPacket| {
+            far.sender_pidfd().map(|pidfd| there.find(&pidfd.expect("it lives")).expect("it lives").pid)
+        };
+        near.send(b"own", None).expect("room");
+        match of(&far) {
+            Ok(own) => assert_eq!(own, std::process::id()),
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+                println!("Skipped(this kernel names no senders)");
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        }
+        far.discard().expect("a packet");
+        assert_eq!(far.sender_pidfd().expect_err("nothing is there").kind(), io::ErrorKind::WouldBlock);
+        // A child says something by this process's end.
+        let end = near.as_fd().try_clone_to_owned().expect("there are descriptors");
+        let mut child = Command::new("sh");
+        child.args(["-c", "printf his >&0; exec tail -f /dev/null"]).stdin(end);
+        let mut child = child.spawn().expect("there is a shell");
+        assert_eq!(far.peek(16).await.expect("readable").expect("a packet").bytes, b"his");
+        assert_eq!(of(&far).expect("it is named"), child.id());
+        child.kill().expect("it waits");
+        child.wait().expect("it is ours");
     }
 
     #[tokio::test(flavor = "current_thread")]

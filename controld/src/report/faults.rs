@@ -49,7 +49,7 @@ impl Fault {
             Self::Own { verdict, users, .. } => {
                 let texts = verdict.witnesses.iter().map(|testimony| testimony.text.len()).sum::<usize>();
                 let identity = verdict.culprit.as_ref().map_or(0, |culprit| {
-                    let SuspectIdentity { cgroup, container, pod, names, command } = &culprit.identity;
+                    let SuspectIdentity { cgroup, container, pod, names, command, seen_as: _ } = &culprit.identity;
                     let named = [container, pod].into_iter().flatten().map(String::len).sum::<usize>();
                     let names = names
                         .as_ref()
@@ -201,7 +201,10 @@ fn row(verdict: &Value, utc: bool) -> Vec<String> {
     vec![
         text(&verdict["number"]),
         moment(verdict[TIME].as_str().unwrap_or_default(), utc),
-        text(&culprit["pid"]),
+        match culprit["seen_as"].as_u64() {
+            Some(seen_as) => format!("{}~{seen_as}", text(&culprit["pid"])),
+            None => text(&culprit["pid"]),
+        },
         text(&culprit["uid"]),
         text(&verdict["confidence"]),
         kind,

@@ -244,12 +244,11 @@ fn clients(snapshot: &Snapshot, form: Form) -> Vec<Vec<String>> {
     clients.collect()
 }
 
-/// A client's pid; of one that has none here the one that it has on the machine, as `~4711`, where that is known.
+/// A client's pid; of one that has none here the number in its place, and behind it the pid that it has on the machine, as
+/// `~4711`, where that is known.
 fn shown_pid(client: &ClientFacts) -> String {
-    if client.process.pid != 0 {
-        return client.process.pid.to_string();
-    }
-    or_nothing(client.seen_as.map(|pid| format!("~{pid}")))
+    let own = or_nothing(Some(client.process.pid).filter(|pid| *pid != 0));
+    client.seen_as.map_or(own.clone(), |pid| format!("{own}~{pid}"))
 }
 
 /// How far a client's second copy of the driver is.

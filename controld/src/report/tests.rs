@@ -32,6 +32,7 @@ fn verdict(number: u64, culprit: Option<(Pid, Uid)>, victims: Vec<Pid>) -> Verdi
             pod: None,
             names: None,
             command: "python train.py\x1b[2J\n0".to_owned(),
+            seen_as: None,
         },
     };
     Verdict {

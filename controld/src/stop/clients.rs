@@ -4,8 +4,10 @@ use crate::ui::{self, Answer, Unanswered};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long one answer may take. A termination takes some 10 ms, or as long as a busy server takes to look up.
+/// How long one answer may take, which takes some 10 ms, or as long as a busy server takes to look up.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// How long a termination may take: the daemon waits 5 s for the server, and may end that then.
+const TERMINATION_LIMIT: Duration = Duration::from_secs(10);
 /// Words of a row of `ps` before the command, of which there may be none.
 const PS_WORDS: usize = 5;
 /// What `terminate_client` answers when it is done.
@@ -72,7 +74,7 @@ impl Clients {
 /// When no daemon answers, or it refuses. One that has left meanwhile is no error.
 pub(super) fn terminate(pipe_dir: &Path, client: &Client) -> Result<(), TerminateError> {
     let Client { pid, server, .. } = client;
-    let answer = ui::ask(pipe_dir, &format!("terminate_client {server} {pid}"), ANSWER_LIMIT)?.text;
+    let answer = ui::ask(pipe_dir, &format!("terminate_client {server} {pid}"), TERMINATION_LIMIT)?.text;
     if answer.trim() == TERMINATED {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 //! shows processes that have no pid here, and says itself which of them a process descriptor names: in `fdinfo` pids are
 //! those of the mount's namespace and not the reader's.
 
-use super::proc::ProcDir;
+use super::proc::{self, ProcDir};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, statfs};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -50,6 +50,21 @@ impl OtherProc {
         pid.trim().parse().ok().filter(|pid| *pid != 0).ok_or_else(gone)
     }
 
+    /// Has the directory of a process there found by a number that no process has here, as by a pid.
+    pub(crate) fn show(&self, number: u32, pid: u32) {
+        proc::show(number, &self.0.join(pid.to_string()));
+    }
+
+    /// Whether it shows the processes of the first PID namespace, of which the kernel's log speaks.
+    pub(crate) fn is_first(&self) -> bool {
+        ProcDir::below(&self.0, 1).is_some_and(|first| first.is_in_first_pid_namespace())
+    }
+
+    /// What a process there is known by here: its pid, or the number under which its directory is found.
+    pub(crate) fn here(&self, pid: u32) -> Option<u32> {
+        proc::number_of(&self.0.join(pid.to_string())).or_else(|| ProcDir::below(&self.0, pid)?.pid_in_ours())
+    }
+
     /// The process that a descriptor names.
     ///
     /// # Errors
@@ -62,11 +77,19 @@ impl OtherProc {
     }
 }
 
+/// Has the directory found by this number no more.
+pub(crate) fn hide(number: u32) {
+    proc::hide(number);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::{pidfd, proc};
+    use crate::sys::pidfd;
     use std::process::{Command, Stdio};
+
+    /// Above all pids.
+    const NUMBER: u32 = (1 << 22) + 77;
 
     #[test]
     fn a_process_is_found_by_its_descriptor_while_it_lives_and_no_other_one_is() {
@@ -78,6 +101,20 @@ mod tests {
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(there.find(&process).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+        // By a number that is no pid it is found here as well, as long as that is wanted.
+        let own = std::process::id();
+        assert!(ProcDir::open(NUMBER).is_none());
+        there.show(NUMBER, own);
+        there.show(own, 1);
+        let by_number = ProcDir::open(NUMBER).unwrap().start_time();
+        assert_eq!(by_number, ProcDir::open(own).unwrap().start_time(), "a pid is nobody else's");
+        assert!(proc::path_in(NUMBER, "fd").ends_with(&format!("/{own}/fd")));
+        let parent = std::os::unix::process::parent_id();
+        assert_eq!(there.here(own), Some(NUMBER));
+        assert_eq!((there.here(parent), there.here(child.id())), (Some(parent), None), "one has ended");
+        hide(NUMBER);
+        assert_eq!(there.here(own), Some(own));
+        assert!(ProcDir::open(NUMBER).is_none());
         // What names no process at all.
         let (reader, _writer) = io::pipe().unwrap();
         assert!(there.find(&reader).is_err());

@@ -8,6 +8,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+
 use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::sys::stat::{Mode, fstatat};
 
@@ -108,6 +111,19 @@ impl ProcDir {
         self.namespace("pid").is_ok()
     }
 
+    /// Whether its pid in the first PID namespace is its only one.
+    pub(crate) fn is_in_first_pid_namespace(&self) -> bool {
+        self.namespace("pid").is_ok_and(|(_, inode)| inode == FIRST_PID_NAMESPACE)
+    }
+
+    /// Its pid in this process's own PID namespace, where it is in that and not in one below.
+    pub(super) fn pid_in_ours(&self) -> Option<u32> {
+        let own = Self::own()?.namespace("pid").ok()?;
+        (self.namespace("pid").ok()? == own).then_some(())?;
+        let status = self.text("status")?;
+        status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().next_back()?.parse().ok()
+    }
+
     /// Whether the process has no PID in a namespace below that of `/proc`.
     pub(crate) fn has_one_pid(&self) -> bool {
         self.text("status").is_some_and(|status| has_one_pid(&status))
@@ -138,7 +154,7 @@ fn has_one_pid(status: &str) -> bool {
 
 /// Whether this process's pids are those that the kernel and its drivers speak of.
 pub(crate) fn is_in_first_pid_namespace() -> bool {
-    ProcDir::own().is_some_and(|own| own.namespace("pid").is_ok_and(|(_, inode)| inode == FIRST_PID_NAMESPACE))
+    ProcDir::own().is_some_and(|own| own.is_in_first_pid_namespace())
 }
 
 /// The path of an open file, whatever has its name by now; good while it is open.
@@ -148,12 +164,43 @@ pub(crate) fn path_of(file: impl AsFd) -> String {
 
 /// The path of a process's directory. Whose pid it is by now is not said: [`ProcDir`] stays with one process.
 pub(crate) fn of(pid: impl Display) -> String {
-    format!("{FOLDER}/{pid}")
+    let pid = pid.to_string();
+    shown(&pid).unwrap_or_else(|| format!("{FOLDER}/{pid}"))
 }
 
 /// The path of a file in a process's directory.
 pub(crate) fn path_in(pid: impl Display, name: &str) -> String {
-    format!("{FOLDER}/{pid}/{name}")
+    format!("{}/{name}", of(pid))
+}
+
+/// Directories in other mounts, of processes that have a number above all pids here ([`super::other_proc`]).
+static ELSEWHERE: RwLock<BTreeMap<u32, String>> = RwLock::new(BTreeMap::new());
+/// The kernel gives no pid from here on.
+const NO_PID: u32 = 1 << 22;
+
+fn shown(pid: &str) -> Option<String> {
+    let number = pid.parse().ok().filter(|number| *number >= NO_PID)?;
+    ELSEWHERE.read().get(&number).cloned()
+}
+
+/// Has the directory of a process found by a number that is no pid.
+pub(super) fn show(number: u32, directory: &Path) {
+    if number >= NO_PID {
+        ELSEWHERE.write().insert(number, directory.display().to_string());
+    }
+}
+
+/// The number by which that directory is found.
+pub(super) fn number_of(directory: &Path) -> Option<u32> {
+    let directory = directory.display().to_string();
+    ELSEWHERE.read().iter().find(|(_, shown)| **shown == directory).map(|(number, _)| *number)
+}
+
+/// Has it found no more.
+pub(super) fn hide(number: u32) {
+    if number >= NO_PID {
+        ELSEWHERE.write().remove(&number);
+    }
 }
 
 /// Fields of `stat`.

@@ -269,7 +269,7 @@ impl Seen {
         };
         let own_pid = Some(client.process.pid).filter(|pid| *pid != 0);
         let cells = vec![
-            number(own_pid.or(client.seen_as).map(u64::from)),
+            number(own_pid.map(u64::from)),
             word(&self.user(client.uid)),
             gpus,
             memory(client.memory_bytes),
@@ -281,8 +281,7 @@ impl Seen {
             word(&client.domain),
             word(&client.identity.command),
         ];
-        let id = own_pid.map(|pid| pid.to_string());
-        let id = id.or_else(|| client.seen_as.map(|pid| format!("~{pid}"))).unwrap_or_default();
+        let id = own_pid.map(|pid| pid.to_string()).unwrap_or_default();
         Row { id, cells, tone: tone(&client.phase) }
     }
 }

@@ -18,12 +18,12 @@
 //! The driver calls [`Identities::of`] in a task of its own when a process comes with its first connection, and feeds
 //! what it found to the core.
 
+mod elsewhere;
 #[cfg(test)]
 mod tests;
 mod text;
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,12 +31,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::core::{Elsewhere, HiddenId, Identity, Namespace, Pid, PodNames, Threads, Uid};
+use crate::core::{Identity, Pid, PodNames, Threads, Uid};
 use crate::patience::patient;
-use crate::sys::other_proc::{OtherProc, Seen};
-use crate::sys::pidfd;
+use crate::sys::other_proc::OtherProc;
 use crate::sys::proc::ProcDir;
 use crate::witness::{place, pod_names};
+pub(crate) use elsewhere::hidden_id;
 use remps_proto::who::Cgroups;
 
 /// Threads that read processes' memory at one time.
@@ -170,32 +170,6 @@ impl Identities {
         self.read(dir, start_time, uid).await
     }
 
-    /// Finds out who a process is that has no pid here: the one that a descriptor names. Takes as long.
-    pub(crate) async fn of_hidden(&self, pidfd: OwnedFd, uid: Uid) -> Found {
-        let hidden = hidden_id(&pidfd);
-        let unknown = |missing| {
-            let elsewhere = hidden.map(|id| Box::new(Elsewhere { id, seen_as: None }));
-            let identity = Identity { elsewhere, ..Identity::default() };
-            Found { identity, missing: Some(missing), ..Found::default() }
-        };
-        let Some(other) = &self.other else {
-            return unknown(Missing::NotVisible);
-        };
-        let seen = other.find(&pidfd).ok();
-        let Some((Seen { pid, dir }, start_time)) = seen.and_then(|seen| seen.dir.start_time().map(|at| (seen, at)))
-        else {
-            return unknown(Missing::Ended);
-        };
-        let mut found = self.read(dir, start_time, uid).await;
-        let id = hidden.unwrap_or(HiddenId([u64::from(pid), start_time]));
-        found.identity.elsewhere = Some(Box::new(Elsewhere { id, seen_as: Some(pid) }));
-        // Whose number in the other namespace is its only one seems to be in ours.
-        if found.identity.place.pid == Namespace::Own {
-            found.identity.place.pid = Namespace::Unknown;
-        }
-        Found { seen_as: Some(pid), ..found }
-    }
-
     /// Reads what a process's directory says.
     async fn read(&self, dir: ProcDir, start_time: u64, uid: Uid) -> Found {
         let cgroups = Cgroups::parse(&dir.cgroup().unwrap_or_default());
@@ -276,11 +250,6 @@ impl Identities {
         let Ok(Ok(permit)) = permit else { return Err(Missing::Busy) };
         Ok(Place { _permit: permit, stuck: self.stuck.clone(), uid, is_stuck: Mutex::new(false) })
     }
-}
-
-/// Which process a descriptor names that has no pid here, where the kernel tells such apart.
-pub(crate) fn hidden_id(pidfd: &OwnedFd) -> Option<HiddenId> {
-    pidfd::unique(pidfd).map(|number| HiddenId([0, number]))
 }
 
 /// A reader's place. It is given back when the thread and whoever waits for it are both done with it.

@@ -7,8 +7,9 @@
 //! it takes at most [`RECORDS_PER_PERIOD`] records in each [`PERIOD`]; the kernel drops what is then too old, and the
 //! gaps in its numbers are counted ([`Kmsg::lost`]). Where nothing is written nothing wakes up.
 //!
-//! The kernel speaks of pids in the initial PID namespace. A daemon in another one is told no pids at all, rather than
-//! numbers that mean somebody else there.
+//! The kernel speaks of pids in the initial PID namespace. A daemon in another one is told whom they mean by that
+//! namespace's `/proc` where it has it (`witness.proc`), and no pids at all else, rather than numbers that mean somebody
+//! else there.
 //!
 //! The driver awaits [`Kmsg::next`] in its select, and may drop the future at any time. Without the log (no right to read
 //! it, no such file in the container) there are no Xid lines, and a kill for want of memory is told by the counters of
@@ -31,6 +32,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
+use crate::sys::other_proc::OtherProc;
 pub(crate) use oom::killed_pid;
 pub(crate) use record::Record;
 pub(crate) use xid::Xid;
@@ -84,12 +86,33 @@ pub(crate) enum KmsgError {
     },
 }
 
+/// Whom the pids mean that the kernel speaks of.
+#[derive(Debug)]
+enum Pids {
+    /// The processes that this daemon knows by them.
+    Ours,
+    /// Those that are found there.
+    Of(OtherProc),
+    Nobodys,
+}
+
+impl Pids {
+    /// The pid here, or the number in its place, of the process that has this one there.
+    fn here(&self, pid: u32) -> Option<u32> {
+        match self {
+            Self::Ours => Some(pid),
+            Self::Of(other) => other.here(pid),
+            Self::Nobodys => None,
+        }
+    }
+}
+
 /// Reads the log.
 #[derive(Debug)]
 pub(crate) struct Kmsg {
     fd: AsyncFd<OwnedFd>,
     buffer: Box<[u8]>,
-    pids_are_ours: bool,
+    pids: Pids,
     expected: Option<u64>,
     lost: u64,
     unreadable: u64,
@@ -128,13 +151,27 @@ impl Kmsg {
         Ok(Self {
             fd: register(fd, Interest::READABLE)?,
             buffer: vec![0; MAX_RECORD].into_boxed_slice(),
-            pids_are_ours,
+            pids: if pids_are_ours { Pids::Ours } else { Pids::Nobodys },
             expected: None,
             lost: 0,
             unreadable: 0,
             period_began: Instant::now(),
             taken: 0,
         })
+    }
+
+    /// Has pids that are not ours looked up there, if that shows the processes of which the kernel speaks.
+    pub(crate) fn looking_up(self, other: Option<&OtherProc>) -> Self {
+        let first = other.filter(|other| matches!(self.pids, Pids::Nobodys) && other.is_first());
+        match first {
+            Some(other) => Self { pids: Pids::Of(other.clone()), ..self },
+            None => self,
+        }
+    }
+
+    /// Whether it says whom a kill was of.
+    pub(crate) const fn names_processes(&self) -> bool {
+        !matches!(self.pids, Pids::Nobodys)
     }
 
     /// Records that were gone before they could be read.
@@ -167,7 +204,7 @@ impl Kmsg {
                         let gap = self.expected.map_or(0, |expected| record.sequence.saturating_sub(expected));
                         self.lost = self.lost.saturating_add(gap);
                         self.expected = Some(record.sequence.saturating_add(1));
-                        signs.extend(sign(&record, self.pids_are_ours));
+                        signs.extend(sign(&record, &self.pids));
                     }
                     None => self.unreadable += 1,
                 },
@@ -190,14 +227,14 @@ impl Kmsg {
     }
 }
 
-fn sign(record: &Record<'_>, pids_are_ours: bool) -> Option<KernelSign> {
+fn sign(record: &Record<'_>, pids: &Pids) -> Option<KernelSign> {
     if !record.is_kernels() {
         return None;
     }
     if let Some(xid) = Xid::parse(record.text) {
         let Xid { number, class, bus, instance, pid, channel, text } = xid;
-        let pid = pid.filter(|_| pids_are_ours);
+        let pid = pid.and_then(|pid| pids.here(pid));
         return Some(KernelSign::Xid(Evidence::Xid { number, class, bus, instance, pid, channel, text }));
     }
-    killed_pid(record.text).map(|pid| KernelSign::OutOfMemory(pids_are_ours.then_some(pid)))
+    killed_pid(record.text).map(|pid| KernelSign::OutOfMemory(pids.here(pid)))
 }

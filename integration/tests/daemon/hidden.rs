@@ -2,47 +2,30 @@
 //!
 //! Nobody outside may tell such a daemon to quit; it and all that it has started end with the bench.
 
+mod constrained;
+mod ends;
+mod succession;
+
 use integration::lab::LIMIT;
+use integration::lab::client::Connection;
 use integration::lab::place::{Container, where_possible, within};
-use integration::lab::process::Process;
+use integration::lab::pod::{POD, Pod, machines_proc};
 use integration::lab::program::Program;
-use integration::lab::stage::{CLIENT, CONTROL, Stage};
-use integration::lab::watch;
+use integration::lab::stage::{CLIENT, CONTROL, Part, Stage, descriptors};
 use integration::under_test::Skipped;
 use nix::unistd::geteuid;
+use remps_proto::mps::handshake::{DESCRIPTOR, Role};
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-/// A container's namespaces: pids and, by what is mounted there, a `/proc` of its own.
-const POD: &[&str] = &["unshare", "--pid", "--fork", "--kill-child", "--mount"];
-
-/// The daemon in such a place, which sees the machine's `/proc` where the bench has it.
-struct Pod(Process);
-
-impl Pod {
-    fn start(stage: &Stage, domains: &str, proc: &str) -> Self {
-        stage.config(&format!("[domains]\n{domains}\n[witness]\nproc = \"{proc}\"\n"));
-        let folder = stage.lab().dir().join("machine");
-        std::fs::create_dir_all(&folder).expect("the bench's folder is ours");
-        let script = "mount --rbind /proc \"$1\" && mount -t proc proc /proc && shift && exec \"$@\"";
-        let daemon = stage.command_as(0, CONTROL, &["-f"]);
-        let mut inner = Command::new("sh");
-        inner.args(["-c", script, "sh"]).arg(&folder).arg(daemon.get_program()).args(daemon.get_args()).env_clear();
-        inner.envs(daemon.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let pod = Self(Process::start(&mut within(POD, &inner)));
-        let is_up =
-            || stage.pipe_dir().join("control").exists() && integration::lab::client::can_connect(stage.pipe_dir());
-        watch::wait_for(stage.lab().dir(), stage.pipe_dir(), LIMIT, "the daemon", is_up);
-        pod
-    }
-
-    fn wait_for(&self, stage: &Stage, what: &str) {
-        stage.wait_for(what, || self.0.output().contains(what));
-    }
+/// The daemon in such a place, with this in its table of domains and this for `witness.proc`.
+fn configured(stage: &Stage, domains: &str, proc: &str) -> Command {
+    stage.config(&format!("[domains]\n{domains}\n[witness]\nproc = \"{proc}\"\n"));
+    stage.command_as(0, CONTROL, &["-f"])
 }
 
-/// Where the machine's `/proc` is for a daemon of this bench.
-fn machines_proc(stage: &Stage) -> String {
-    stage.lab().dir().join("machine").display().to_string()
+fn pod_of(stage: &Stage, domains: &str) -> Pod {
+    Pod::start(stage.lab(), &configured(stage, domains, &machines_proc(stage.lab())))
 }
 
 /// The UID of a pod.
@@ -50,11 +33,16 @@ fn uid(number: u32) -> String {
     format!("11111111-0000-0000-0000-{number:012x}")
 }
 
-fn client_in(stage: &Stage, container: &Container) -> Program {
+/// A client that is about to be in a container.
+fn entering(stage: &Stage, container: &Container) -> Command {
     let command = stage.command_as(geteuid().as_raw(), CLIENT, &[]);
     let entered = container.entered();
     let words: Vec<&str> = entered.iter().map(String::as_str).collect();
-    let program = Program::started_as(within(&words, &command));
+    within(&words, &command)
+}
+
+fn client_in(stage: &Stage, container: &Container) -> Program {
+    let program = Program::started_as(entering(stage, container));
     program.expect("attached");
     program
 }
@@ -65,14 +53,14 @@ fn clients_without_a_pid_are_placed_and_named_by_the_machines_proc() {
         let [Ok(one), Ok(two)] = [0xa1, 0xb2].map(|number| Container::make(&uid(number), number)) else {
             return Skipped("no right to make a cgroup".to_owned()).report();
         };
-        let pod = Pod::start(stage, "by = \"cgroup\"", &machines_proc(stage));
+        let pod = pod_of(stage, "by = \"cgroup\"");
         let mut clients = [client_in(stage, &one), client_in(stage, &two), client_in(stage, &one)];
         clients.iter_mut().for_each(Program::ping);
-        assert_eq!(stage.ask("get_server_list\n").lines().count(), 2, "one for each pod: {}", pod.0.output());
+        assert_eq!(stage.ask("get_server_list\n").lines().count(), 2, "one for each pod: {}", pod.output());
         for (client, container) in clients.iter().zip([format!("{:064x}", 0xa1), format!("{:064x}", 0xb2)]) {
             let line = format!("process {} of the machine", client.pid());
-            pod.wait_for(stage, &line);
-            let output = pod.0.output();
+            pod.wait_for(stage.lab(), &line);
+            let output = pod.output();
             let told = output.lines().find(|told| told.contains(&line)).expect("it was waited for");
             assert!(told.contains(&container) && told.contains(CLIENT), "{told}");
         }
@@ -89,12 +77,12 @@ fn without_the_machines_proc_they_share_a_server_and_it_is_said_what_that_costs(
             let [Ok(one), Ok(two)] = [0xc3, 0xd4].map(|number| Container::make(&uid(number), number)) else {
                 return Skipped("no right to make a cgroup".to_owned()).report();
             };
-            let pod = Pod::start(stage, "by = \"cgroup\"", proc);
+            let pod = Pod::start(stage.lab(), &configured(stage, "by = \"cgroup\"", proc));
             let mut clients = [client_in(stage, &one), client_in(stage, &two)];
             clients.iter_mut().for_each(Program::ping);
             assert_eq!(stage.ask("get_server_list\n").lines().count(), 1, "{proc}");
-            pod.wait_for(stage, "Degraded: ");
-            let output = pod.0.output();
+            pod.wait_for(stage.lab(), "Degraded: ");
+            let output = pod.output();
             let told: Vec<&str> = output.lines().filter(|line| line.contains("Degraded: ")).collect();
             assert_eq!(told.len(), 1, "once: {output}");
             assert!(told[0].contains("placed by user alone") && told[0].contains(why), "{told:?}");
@@ -103,23 +91,43 @@ fn without_the_machines_proc_they_share_a_server_and_it_is_said_what_that_costs(
     }
 }
 
+/// The living clients as `status` shows them: the number in place of their pid, and their pid on the machine.
+fn living(stage: &Stage) -> Vec<(String, String)> {
+    living_in(&stage.ask("status\n"))
+}
+
+fn living_in(status: &str) -> Vec<(String, String)> {
+    let rows = status.lines().filter(|line| !line.contains(" gone "));
+    let shown = rows.filter_map(|line| line.split_whitespace().next()?.split_once('~'));
+    shown.map(|(number, machine)| (number.to_owned(), machine.to_owned())).collect()
+}
+
+/// The number that stands for the pid of a client.
+fn number_of(stage: &Stage, client: &Program) -> String {
+    let machine = client.pid().to_string();
+    let found = living(stage).into_iter().find(|(_, pid)| *pid == machine);
+    found.unwrap_or_else(|| panic!("{machine}: {}", stage.ask("status\n"))).0
+}
+
+/// A client whose server has ended says so and ends.
+fn has_lost(mut client: Program) {
+    client.begins("ping");
+    assert!(integration::lab::process::ended_within(client.pid(), LIMIT), "client {} lives on", client.pid());
+}
+
 #[test]
 fn clients_without_a_pid_are_told_apart_counted_and_shown() {
     where_possible(&[POD], |stage| {
         let [Ok(one), Ok(two)] = [0xe5, 0xf6].map(|number| Container::make(&uid(number), number)) else {
             return Skipped("no right to make a cgroup".to_owned()).report();
         };
-        let pod = Pod::start(stage, "max_clients = 1", &machines_proc(stage));
+        let pod = pod_of(stage, "max_clients = 1");
         let mut clients = [client_in(stage, &one), client_in(stage, &two), client_in(stage, &one)];
         clients.iter_mut().for_each(Program::ping);
         let servers = || stage.ask("get_server_list\n").lines().count();
-        assert_eq!(servers(), 3, "one for each: {}", pod.0.output());
-        // As `status` has them, by the pids that they have on the machine.
-        let shown = || -> Vec<String> {
-            let status = stage.ask("status\n");
-            let pids = status.lines().filter_map(|line| line.split_whitespace().next()?.strip_prefix('~'));
-            pids.map(str::to_owned).collect()
-        };
+        assert_eq!(servers(), 3, "one for each: {}", pod.output());
+        // As `status` has the living: by a number, and the pids that they have on the machine.
+        let shown = || -> Vec<String> { living(stage).into_iter().map(|(_, machine)| machine).collect() };
         let pids = |clients: &[Program]| -> Vec<String> { clients.iter().map(|it| it.pid().to_string()).collect() };
         let is_same = |mut some: Vec<String>, mut others: Vec<String>| {
             some.sort();
@@ -132,7 +140,7 @@ fn clients_without_a_pid_are_told_apart_counted_and_shown() {
             assert!(json.contains(&format!("\"seen_as\":{pid}")), "{pid}: {json}");
         }
         let top = stage.lab().run(&["top", "--once"], b"").stdout_text();
-        assert!(pids(&clients).iter().all(|pid| top.contains(pid.as_str())), "{top}");
+        assert!(living(stage).iter().all(|(number, _)| top.contains(number.as_str())), "{top}");
         // Who has ended makes room.
         let [first, second, third] = clients;
         first.leave();
@@ -140,33 +148,30 @@ fn clients_without_a_pid_are_told_apart_counted_and_shown() {
         stage.wait_for("its end", || is_same(shown(), pids(&left)));
         left.push(client_in(stage, &two));
         left.iter_mut().for_each(Program::ping);
-        assert_eq!(servers(), 3, "{}", pod.0.output());
-        assert!(!pod.0.output().contains("max_clients counts none"), "{}", pod.0.output());
+        assert_eq!(servers(), 3, "{}", pod.output());
+        assert!(!pod.output().contains("max_clients counts none"), "{}", pod.output());
         left.into_iter().for_each(Program::leave);
     });
 }
 
 /// How many descriptors the daemon has open.
 fn open_files(pod: &Pod) -> usize {
-    // The daemon is what the wrapper that makes the namespace has started.
-    let children = format!("/proc/{0}/task/{0}/children", pod.0.pid());
-    let daemon = std::fs::read_to_string(children).expect("the wrapper runs");
-    let folder = format!("/proc/{}/fd", daemon.trim());
+    let folder = format!("/proc/{}/fd", pod.first());
     std::fs::read_dir(folder).expect("the daemon runs, and root may look").count()
 }
 
 #[test]
 fn a_container_that_connects_hundreds_of_times_takes_nothing_from_others() {
     where_possible(&[POD], |stage| {
-        let pod = Pod::start(stage, "by = \"uid\"", &machines_proc(stage));
+        let pod = pod_of(stage, "by = \"uid\"");
         let mut first = Program::attached(stage, geteuid().as_raw());
         first.ping();
         let before = open_files(&pod);
         for _ in 0..300 {
             // It says that it is a client, and is gone before it is told anything.
-            let connection = integration::lab::client::Connection::open(&stage.pipe_dir().join("control"));
+            let connection = Connection::open(&stage.pipe_dir().join("control"));
             let connection = connection.expect("the daemon accepts");
-            let _ = connection.greets(remps_proto::mps::handshake::Role::CLIENT);
+            let _ = connection.greets(Role::CLIENT);
         }
         let mut other = Program::attached(stage, geteuid().as_raw());
         other.ping();
@@ -174,5 +179,105 @@ fn a_container_that_connects_hundreds_of_times_takes_nothing_from_others() {
         other.leave();
         stage.wait_for("as few open files as before", || open_files(&pod) <= before + 2);
         first.leave();
+    });
+}
+
+#[test]
+fn clients_without_a_pid_share_limits_and_one_more_is_refused_until_one_leaves() {
+    where_possible(&[POD], |stage| {
+        let [Ok(one), Ok(two)] = [0x7a, 0x8b].map(|number| Container::make(&uid(number), number)) else {
+            return Skipped("no right to make a cgroup".to_owned()).report();
+        };
+        let pod = pod_of(stage, "by = \"cgroup\"\nshared_by = 2");
+        let mut clients = vec![client_in(stage, &one), client_in(stage, &one), client_in(stage, &two)];
+        // A process has as many contexts as it likes.
+        clients[0].does("context", "context");
+        clients.iter_mut().for_each(Program::ping);
+        let refused = Program::started_as(entering(stage, &one));
+        assert!(!refused.is_served(), "{}", pod.output());
+        pod.wait_for(stage.lab(), "limits are shared by 2 clients (shared_by), and as many are there");
+        clients.swap_remove(0).leave();
+        stage.wait_for("its end", || living(stage).len() == 2);
+        clients.push(client_in(stage, &one));
+        clients.iter_mut().for_each(Program::ping);
+        clients.into_iter().for_each(Program::leave);
+    });
+}
+
+#[test]
+fn who_uses_a_connection_that_another_process_has_made_is_counted_as_himself() {
+    where_possible(&[POD], |stage| {
+        let pod = pod_of(stage, "shared_by = 1");
+        let control = stage.pipe_dir().join("control");
+        let lent = || {
+            let connection = Connection::of_one_that_has_ended(&control).expect("the daemon accepts");
+            connection.greets(Role::CLIENT).expect("it greets")
+        };
+        let first = lent();
+        assert_eq!(first.receive().expect("it is served").bytes, DESCRIPTOR, "{}", pod.output());
+        let own = std::process::id();
+        assert!(stage.ask("status --json\n").contains(&format!("\"seen_as\":{own}")), "{}", pod.output());
+        // Made by yet another process, and this one's again.
+        let second = lent();
+        assert_eq!(second.receive().expect("it is served").bytes, DESCRIPTOR, "{}", pod.output());
+        assert!(!Program::start(stage, geteuid().as_raw()).is_served(), "there is one part: {}", pod.output());
+    });
+}
+
+#[test]
+fn clients_without_a_pid_that_come_and_go_leave_nothing_with_daemon_and_holder() {
+    where_possible(&[POD], |stage| {
+        let pod = pod_of(stage, "by = \"uid\"");
+        Program::visits(stage, geteuid().as_raw());
+        stage.wait_for("its end", || living(stage).is_empty());
+        let holder = || descriptors(stage.only(Part::Holder)).expect("it runs");
+        let before = (open_files(&pod), holder());
+        for _ in 0..60 {
+            Program::visits(stage, geteuid().as_raw());
+        }
+        let are_as_before = || open_files(&pod) <= before.0 + 2 && holder() <= before.1 + 2;
+        stage.wait_for("as few open files as before", are_as_before);
+        assert!(living(stage).is_empty());
+    });
+}
+
+#[test]
+fn questions_about_a_client_without_a_pid_are_answered_by_its_number() {
+    where_possible(&[POD], |stage| {
+        let Ok(one) = Container::make(&uid(0xbe), 0xbe) else {
+            return Skipped("no right to make a cgroup".to_owned()).report();
+        };
+        let pod = pod_of(stage, "by = \"cgroup\"");
+        let mut client = client_in(stage, &one);
+        client.does("context", "context");
+        let (number, machine) = (number_of(stage, &client), client.pid().to_string());
+        let container = format!("{:064x}", 0xbe);
+        for line in ["get_client_state", "client get"] {
+            for output in ["", " -o wide", " -o json"] {
+                let line = match line {
+                    "client get" if output.is_empty() => format!("client get {number} cmd\n"),
+                    "client get" => continue,
+                    _ => format!("{line} {number}{output}\n"),
+                };
+                let answer = pod.ask(stage.lab(), &line);
+                assert!(answer.contains(CLIENT), "{line}: {answer}");
+            }
+        }
+        let state = pod.ask(stage.lab(), &format!("get_client_state {number} --json\n"));
+        assert!(state.contains(&container) && state.contains(&format!("\"seen_as\":{machine}")), "{state}");
+        for line in ["get_channel_list\n".to_owned(), format!("get_channel_list {number} --json\n")] {
+            let answer = pod.ask(stage.lab(), &line);
+            assert!(answer.contains(&number), "{line}: {answer}");
+        }
+        let own = std::fs::metadata("/proc/self/ns/pid").expect("it is ours").ino();
+        assert_eq!(pod.ask(stage.lab(), &format!("client get {number} linux-ns\n")), format!("{own}\n"));
+        // No process has such a pid, so nobody is hit by who takes it for one.
+        let pid = nix::unistd::Pid::from_raw(number.parse().expect("a number"));
+        assert_eq!(nix::sys::signal::kill(pid, None), Err(nix::errno::Errno::ESRCH));
+        client.leave();
+        pod.wait_for(stage.lab(), &number);
+        let events = || pod.ask(stage.lab(), "events --json\n");
+        let is_told = || events().lines().any(|line| line.contains("client-ended") && line.contains(&number));
+        stage.wait_for("its end in the journal", is_told);
     });
 }

@@ -9,6 +9,7 @@ mod funerals;
 mod gpus;
 mod handed_over;
 mod handshake;
+mod hidden;
 mod hostile;
 mod kept;
 mod kept_defaults;

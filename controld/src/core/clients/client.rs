@@ -152,6 +152,11 @@ impl Core {
         self.clients.connections.get(&connection).map(|client| client.peer)
     }
 
+    /// What is known of a client.
+    pub(crate) fn client_identity(&self, connection: ConnectionId) -> Option<Arc<Identity>> {
+        self.clients.connections.get(&connection).map(|client| Arc::clone(&client.identity))
+    }
+
     /// Who a client is that waits for a server.
     #[cfg(test)]
     pub(in crate::core) fn waiting_peer(&self, connection: ConnectionId) -> Option<Peer> {

@@ -139,9 +139,7 @@ impl Clients {
         servers: &'servers Servers,
         client: &Client,
     ) -> Option<&'servers Server> {
-        let Some(process) = self.process(client.peer.pid) else {
-            return self.own_server_of_hidden(servers, client);
-        };
+        let process = self.process(client.peer.pid)?;
         // Without a context there it can go elsewhere.
         let is_left = |server: &Server| server.can_be_left() && process.connections <= BEFORE_CONTEXTS;
         let server = servers.get(process.server)?;

@@ -2,11 +2,10 @@
 //! that is full, and for a repeat offender one of its own.
 
 use super::Clients;
-use super::client::{Client, Stage};
-use super::hidden::Who;
+use super::client::{Client, Process, Stage};
 use crate::core::evidence::ProcessKey;
 use crate::core::identity::Identity;
-use crate::core::ids::{DomainId, EntranceId, Pid, ServerEpoch, Uid};
+use crate::core::ids::{DomainId, EntranceId, Pid, Uid};
 use crate::core::policy::cgroup_unit;
 use crate::core::servers::domain::{DomainKey, Group};
 use crate::core::servers::quarantine::Offender;
@@ -59,11 +58,11 @@ impl Core {
         while let Some(id) = self.servers.domain_by(&key) {
             // Where nobody can say which connections of those without a pid are one process's, they are all together and
             // fill no part: a process must not have some on one server and some on another.
-            let Some((limit, who)) = own.group.max_clients.zip(Who::of(peer.pid, identity)) else {
+            let Some(limit) = own.group.max_clients.filter(|_| peer.pid != 0) else {
                 return id;
             };
             let clients = self.processes_of_domain(id);
-            if clients.contains(&who) || clients.len() < limit {
+            if clients.contains(&peer.pid) || clients.len() < limit {
                 return id;
             }
             key.part += 1;
@@ -84,15 +83,15 @@ impl Core {
 
     /// The client processes of a domain, on a sound server or waiting. Those that a fault has cost their server don't
     /// count.
-    fn processes_of_domain(&self, domain: DomainId) -> BTreeSet<Who> {
+    fn processes_of_domain(&self, domain: DomainId) -> BTreeSet<Pid> {
         let is_sound = |server: &Server| server.domain == domain && server.tainted().is_none();
-        let pids = self.clients.processes().map(|(pid, process)| (Who::Pid(pid), process.server));
-        let hidden = self.clients.hidden().iter().map(|(id, process)| (Who::Hidden(id), process.server));
-        let is_served = |(_, server): &(Who, ServerEpoch)| self.servers.get(*server).is_some_and(is_sound);
-        let served = pids.chain(hidden).filter(is_served).map(|(who, _)| who);
-        let waits =
-            |client: &&Client| client.domain == domain && client.stage == Stage::Waiting && client.spare.is_none();
-        served.chain(self.clients.iter().filter(waits).filter_map(Client::who)).collect()
+        let is_served = |(_, process): &(Pid, &Process)| self.servers.get(process.server).is_some_and(is_sound);
+        let served = self.clients.processes().filter(is_served).map(|(pid, _)| pid);
+        let waits = |client: &&Client| {
+            let is_counted = client.spare.is_none() && client.peer.pid != 0;
+            client.domain == domain && client.stage == Stage::Waiting && is_counted
+        };
+        served.chain(self.clients.iter().filter(waits).map(|client| client.peer.pid)).collect()
     }
 
     /// The user of a client's process.

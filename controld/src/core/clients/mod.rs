@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`client`] | what is known of a connection and of a process |
 //! | [`grouping`] | which domain a newcomer belongs to |
-//! | [`hidden`] | which process a client without a pid here is |
+//! | [`stand_in`] | which process a client without a pid here is |
 //! | [`handshakes`] | which clients are taken back from a server that they were on their way to |
 //! | [`fate`] | what a process, or one that was a client, is told of its server |
 //! | [`channels`] | which channel belongs to which client |
@@ -29,11 +29,11 @@ pub(super) mod fate;
 pub(super) mod grouping;
 pub(super) mod guests;
 pub(super) mod handshakes;
-pub(super) mod hidden;
 pub(super) mod offenders;
 pub(super) mod recoveries;
 pub(super) mod rest;
 pub(super) mod spares;
+pub(super) mod stand_in;
 pub(super) mod whereabouts;
 
 use crate::core::Peer;
@@ -46,7 +46,6 @@ use client::{Client, Process, Stage, UNCOUNTED};
 use core::time::Duration;
 use fate::FormerHomes;
 use guests::Guests;
-use hidden::Hidden;
 use offenders::Offenders;
 use recoveries::Recoveries;
 use spares::Spares;
@@ -61,7 +60,6 @@ pub(super) struct Clients {
     /// Those of each domain that wait for a server, in turn.
     queues: BTreeMap<DomainId, VecDeque<ConnectionId>>,
     processes: BTreeMap<Pid, Process>,
-    hidden: Hidden,
     former_homes: FormerHomes,
     channels: Channels,
     offenders: Offenders,
@@ -161,15 +159,6 @@ impl Clients {
         self.processes.iter().map(|(pid, process)| (*pid, process))
     }
 
-    /// Those that have a server and no pid here.
-    pub(super) fn hidden(&self) -> &Hidden {
-        &self.hidden
-    }
-
-    pub(super) fn hidden_mut(&mut self) -> &mut Hidden {
-        &mut self.hidden
-    }
-
     /// The processes of a server.
     pub(super) fn on(&self, server: ServerEpoch) -> impl Iterator<Item = (Pid, &Process)> {
         self.processes().filter(move |(_, process)| process.server == server)
@@ -222,7 +211,6 @@ impl Clients {
     /// A server has ended, which no process has any longer; those that had it.
     pub(super) fn server_gone(&mut self, server: ServerEpoch) -> Vec<(Pid, Process)> {
         self.looks.forget(server);
-        self.hidden.server_gone(server);
         let left: Vec<(Pid, Process)> = self.processes.extract_if(.., |_, process| process.server == server).collect();
         for (pid, process) in &left {
             self.former_homes.note(*pid, process);

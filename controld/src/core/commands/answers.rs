@@ -3,7 +3,7 @@
 use super::pci;
 use crate::core::Device;
 use crate::core::evidence::Evidence;
-use crate::core::ids::{EntranceId, Pid, ServerEpoch, SessionId, Uid};
+use crate::core::ids::{EntranceId, Pid, ServerEpoch, SessionId, Uid, is_stand_in};
 use crate::core::servers::questions::Asked;
 use crate::core::{Core, Effect, NoReply, PsRow, Sharing};
 use remps_proto::admin::limits::MemLimit;
@@ -64,7 +64,7 @@ impl Core {
             }
             Asked::Clients(session) => {
                 let lines = match reply {
-                    Ok(Reply::Clients(pids)) => pids.iter().map(u32::to_string).collect(),
+                    Ok(Reply::Clients(pids)) => self.shown_clients(server, &pids),
                     other => self.no_answer(pid, other),
                 };
                 self.answer(session, lines);
@@ -87,6 +87,7 @@ impl Core {
                 self.answer(session, lines);
             }
             Asked::TerminateLookup(session, client) => match reply {
+                Ok(Reply::Clients(pids)) if is_stand_in(client) => self.end_hidden(session, server, client, &pids),
                 Ok(Reply::Clients(pids)) if pids.contains(&client) => {
                     self.ask_for(server, Request::TerminateClient(client), Asked::Terminate(session));
                 }
@@ -100,6 +101,7 @@ impl Core {
                     self.answer(session, lines);
                 }
             },
+            Asked::TerminateHidden(session, client) => self.hidden_ended(session, server, client, &reply),
             Asked::Terminate(session) => {
                 let lines = match reply {
                     Ok(Reply::Terminated(status)) => vec![status.to_string()],
@@ -192,7 +194,10 @@ impl Core {
         let gather = self.commands.gathers.remove(key);
         match gather.kind {
             GatherKind::Ps { of, within } => self.finish_ps(&gather, of, within),
-            GatherKind::DeviceClients => self.answer(gather.session, device_clients(&gather)),
+            GatherKind::DeviceClients => {
+                let lines = self.device_clients(&gather);
+                self.answer(gather.session, lines);
+            }
             GatherKind::DeviceQuery { csv } => {
                 let lines = self.device_query(&gather, csv);
                 self.answer(gather.session, lines);
@@ -209,9 +214,11 @@ impl Core {
             // A client that the daemon does not know is its server's user's, where a server has one.
             let owner = self.servers.get(*epoch).filter(|_| self.turn.policy.sharing != Sharing::MultiUser);
             let owner = owner.map(|server| server.uid);
-            let is_shown =
-                |client: Pid| of.is_none_or(|uid| self.process_user(client).or(owner).is_some_and(|user| user == uid));
-            let shown = contexts.iter().filter(|context| is_shown(context.pid));
+            let hidden = self.hidden_rows(*epoch, *pid, contexts);
+            let are_all_known = !hidden.is_empty() && !self.has_unknown_clients(*epoch);
+            rows.extend(hidden.into_iter().filter(|PsRow(row)| self.is_row_shown(of, None, row.pid)));
+            let named = contexts.iter().filter(|context| context.pid != 0 || !are_all_known);
+            let shown = named.filter(|context| self.is_row_shown(of, owner, context.pid));
             rows.extend(shown.map(|context| {
                 PsRow(ClientRow {
                     pid: context.pid,
@@ -226,6 +233,24 @@ impl Core {
         // Who waits is shown too; the vendor shows nobody until it is served.
         rows.extend(self.waiting_rows(of, within));
         self.turn.push(Effect::AnswerPs { session: gather.session, rows });
+    }
+
+    /// `get_device_client_list`: the vendor prints the devices of a server last one first.
+    fn device_clients(&self, gather: &Gather) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (epoch, (_, part)) in &gather.parts {
+            let Some(Reply::DeviceClients(devices)) = part else {
+                continue;
+            };
+            for device in devices.iter().rev() {
+                lines.push(reply::device_clients_heading(device.info.second, pci(&device.info), &device.info.name));
+                let own = device.clients.iter();
+                lines.extend(
+                    own.map(|client| reply::client_on_device(self.shown_pid(*epoch, client.pid), client.context)),
+                );
+            }
+        }
+        lines
     }
 
     fn device_query(&mut self, gather: &Gather, csv: bool) -> Vec<String> {
@@ -258,20 +283,4 @@ fn device_row(record: &DeviceRecord) -> DeviceRow {
         name: record.name.clone(),
         attributes: None,
     }
-}
-
-/// `get_device_client_list`: the vendor prints the devices of a server last one first.
-fn device_clients(gather: &Gather) -> Vec<String> {
-    let mut lines = Vec::new();
-    for (_, part) in gather.parts.values() {
-        let Some(Reply::DeviceClients(devices)) = part else {
-            continue;
-        };
-        for device in devices.iter().rev() {
-            lines.push(reply::device_clients_heading(device.info.second, pci(&device.info), &device.info.name));
-            let own = device.clients.iter();
-            lines.extend(own.map(|client| reply::client_on_device(client.pid, client.context)));
-        }
-    }
-    lines
 }

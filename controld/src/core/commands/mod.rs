@@ -5,6 +5,7 @@
 //! | this file | what is done at once |
 //! | [`rights`] | who may do what |
 //! | [`answers`] | what servers say to it |
+//! | [`hidden`] | what differs of clients without a pid here |
 //! | [`named`] | what changes named servers and namespaces |
 //! | [`joins`] | how thin daemons join and go |
 //! | [`within`] | what is answered in their directories |
@@ -12,6 +13,7 @@
 
 mod answers;
 mod default_limits;
+mod hidden;
 mod joins;
 mod keeping;
 mod named;
@@ -270,8 +272,11 @@ impl Core {
                 self.answer(session, vec![]);
             }
             Command::TerminateClient { client, .. } => match Pid::try_from(client) {
-                Ok(client) => self.ask_for(epoch, Request::Clients, Asked::TerminateLookup(session, client)),
-                Err(_) => self.answer(session, reply::terminate_invalid_process(client)),
+                Ok(client) if client != 0 => {
+                    self.ask_for(epoch, Request::Clients, Asked::TerminateLookup(session, client));
+                }
+                // Which of those without a pid that is nobody can say.
+                _ => self.answer(session, reply::terminate_invalid_process(client)),
             },
             other => self.answer(session, answer_without_server(&other).unwrap_or_default()),
         }

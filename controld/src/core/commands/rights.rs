@@ -38,6 +38,8 @@ impl Core {
             server.uid == asker.peer.uid
                 && self.turn.policy.sharing != Sharing::MultiUser
                 && self.clients.on(server.epoch).all(|(_, it)| asker.reaches(it))
+                // Whom nobody tells apart he may not reach.
+                && (!server.has_unknown_clients || asker.rights.place.is_the_daemons())
         };
         self.is_owner(asker) || self.server_by_pid(server).is_some_and(is_his)
     }

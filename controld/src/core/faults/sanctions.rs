@@ -10,6 +10,7 @@ use crate::core::clients::client::Process;
 use crate::core::effect::Turn;
 use crate::core::events::{JournalEvent, Sanction};
 use crate::core::evidence::ProcessKey;
+use crate::core::ids::is_stand_in;
 use crate::core::policy::{CulpritAction, FaultPolicy};
 use crate::core::servers::quarantine::{self, Offender};
 use crate::core::servers::questions::Purpose;
@@ -104,9 +105,13 @@ impl Core {
             servers.push(process.server);
         }
         servers.retain(|server| self.servers.get(*server).is_some_and(Server::is_connected));
+        // Servers know those without a pid here by pid 0, which may be others as well.
+        let hidden = is_stand_in(key.pid);
+        servers.retain(|server| !hidden || self.is_only_hidden(*server, key.pid));
+        let pid = if hidden { 0 } else { key.pid };
         self.faults.endings.insert(key, Ending { kill_at, due: servers.len().max(1) });
         for server in &servers {
-            self.servers.ask(&mut self.turn, *server, Request::TerminateClient(key.pid), Purpose::EndClient(key));
+            self.servers.ask(&mut self.turn, *server, Request::TerminateClient(pid), Purpose::EndClient(key));
         }
         if servers.is_empty() {
             self.faults.client_terminated(&mut self.turn, key);

@@ -33,7 +33,7 @@ pub(super) mod silence;
 pub(super) mod standby;
 pub(super) mod start;
 
-use crate::core::ids::{DomainId, EntranceId, Pid, RequestId, ServerEpoch, Uid};
+use crate::core::ids::{DomainId, EntranceId, Pid, RequestId, ServerEpoch, Uid, is_hidden};
 use crate::core::policy::{DomainPolicy, Policy};
 use core::time::Duration;
 use domain::{Domain, DomainKey, Domains, Swap};
@@ -189,12 +189,12 @@ impl Servers {
         self.with(epoch, |server| server.handshakes += 1);
     }
 
-    /// A client is on its way to a server, one perhaps whose process nobody sees.
-    pub(super) fn is_used(&mut self, epoch: ServerEpoch, is_hidden: bool) {
-        self.with(epoch, |server| {
-            server.idle_since = None;
-            server.has_hidden_clients |= is_hidden;
-        });
+    /// A client is on its way to a server. Whether it is the first one there that nobody can tell from others.
+    pub(super) fn is_used(&mut self, epoch: ServerEpoch, pid: Pid) -> bool {
+        let Some(server) = self.all.get_mut(&epoch) else { return false };
+        server.idle_since = None;
+        server.has_hidden_clients |= is_hidden(pid);
+        pid == 0 && !core::mem::replace(&mut server.has_unknown_clients, true)
     }
 
     /// A client that a server has greeted has its end, and may be waited for.

@@ -23,6 +23,8 @@ pub(in crate::core) enum Asked {
     TerminateLookup(SessionId, Pid),
     /// `terminate_client` itself.
     Terminate(SessionId),
+    /// `terminate_client`, for the end of the only one without a pid, which is this one.
+    TerminateHidden(SessionId, Pid),
     /// One server's part of a command that asks several.
     Part(usize),
 }

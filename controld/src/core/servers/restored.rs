@@ -56,6 +56,7 @@ impl Servers {
             has_served: !old.standby,
             // Those of an earlier daemon.
             has_hidden_clients: true,
+            has_unknown_clients: !old.tells_apart,
             threads: old.threads,
             has_own_limits: old.limited,
             ..Server::new(epoch, domain, old.uid, now, state)

@@ -147,6 +147,8 @@ pub(crate) struct Server {
     pub has_served: bool,
     /// Whether it may have clients whose processes nobody sees.
     pub has_hidden_clients: bool,
+    /// Whether it may have such clients that nobody can tell from each other.
+    pub has_unknown_clients: bool,
     /// Whether somebody has set limits of this server alone, which another one would not have.
     pub has_own_limits: bool,
     /// Until when a fault alone neither ends it nor has it asked to end, since clients of it recover.
@@ -188,6 +190,7 @@ impl Server {
             with_clients: 0,
             has_served: false,
             has_hidden_clients: false,
+            has_unknown_clients: false,
             has_own_limits: false,
             held_until: None,
             memory_bytes: None,

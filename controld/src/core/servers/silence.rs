@@ -72,7 +72,12 @@ impl Servers {
     /// Whether a client may be what the server waits for.
     fn is_held_up(&self, server: &Server) -> bool {
         let waits_for_client = |purpose: &Purpose| {
-            matches!(purpose, Purpose::Command(Asked::Terminate(_)) | Purpose::EndClient(_) | Purpose::EndGuest(_))
+            matches!(
+                purpose,
+                Purpose::Command(Asked::Terminate(_) | Asked::TerminateHidden(..))
+                    | Purpose::EndClient(_)
+                    | Purpose::EndGuest(_)
+            )
         };
         server.with_clients > 0
             || self

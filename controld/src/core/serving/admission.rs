@@ -6,7 +6,6 @@
 //! as may wait, or its like has caused too many faults.
 
 use crate::core::clients::client::{BEFORE_CONTEXTS, Client, Process, Stage};
-use crate::core::clients::hidden::Who;
 use crate::core::events::RefusalReason;
 use crate::core::evidence::{End, ProcessKey};
 use crate::core::gpu::Whereabouts;
@@ -51,6 +50,7 @@ impl Core {
             self.waits_again(connection);
             return;
         }
+        let peer = self.clients.named(peer, &identity);
         // A pid that belongs to another process by now.
         if let Some(old) = self.clients.process(peer.pid)
             && old.identity.start_time != identity.start_time
@@ -183,9 +183,11 @@ impl Core {
         let Some((peer, identity)) = self.clients.goes_on(connection, stage) else {
             return;
         };
-        let hidden_identity = Arc::clone(&identity);
         let known = self.clients.process(peer.pid);
         let newcomer = peer.pid != 0 && known.is_none_or(|process| process.server != epoch);
+        if self.servers.is_used(epoch, peer.pid) {
+            self.turn.save();
+        }
         self.turn.push(Effect::Dispatch { server: epoch, connection });
         if newcomer {
             let (copies, tracked) = known.map_or((0, false), |process| (process.copies, process.tracked));
@@ -204,13 +206,7 @@ impl Core {
                 self.turn.push(Effect::WatchProcess { pid: peer.pid, connection: Some(connection) });
             }
         }
-        if let Some(Who::Hidden(hidden)) = Who::of(peer.pid, &hidden_identity)
-            && self.clients.hidden_mut().comes(hidden, epoch, peer.uid, &hidden_identity)
-        {
-            self.turn.push(Effect::WatchHidden { hidden, connection });
-        }
         self.servers.will_owe(self.turn.now, epoch);
         self.servers.handshake_begins(epoch);
-        self.servers.is_used(epoch, peer.pid == 0);
     }
 }

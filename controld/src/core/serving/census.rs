@@ -25,7 +25,8 @@ impl Core {
         let Ok(Reply::Clients(pids)) = reply else {
             return;
         };
-        for pid in pids {
+        // Those that have no pid here all have this one; who they are is noted elsewhere.
+        for pid in pids.into_iter().filter(|pid| *pid != 0) {
             if self.note_found(epoch, pid, uid, Arc::default()) {
                 self.turn.push(Effect::WatchProcess { pid, connection: None });
             }
@@ -44,6 +45,7 @@ impl Core {
     ) -> Option<Effect> {
         self.turn.now = now;
         let domain = self.servers.get(server)?.domain;
+        self.servers.is_used(server, client.pid);
         self.servers.handshake_begins(server);
         self.servers.client_has_end(server);
         let process = ProcessKey { pid: client.pid, start_time: identity.start_time };
@@ -63,6 +65,21 @@ impl Core {
         self.clients.insert(connection, entry);
         let is_new = client.pid != 0 && self.note_found(server, client.pid, client.uid, identity);
         is_new.then_some(Effect::WatchProcess { pid: client.pid, connection: Some(connection) })
+    }
+
+    /// A client without a pid that an earlier daemon had noted on this server, and what is to be done about it.
+    #[must_use]
+    pub(crate) fn restore_hidden(
+        &mut self,
+        now: Duration,
+        server: ServerEpoch,
+        client: Peer,
+        identity: Arc<Identity>,
+    ) -> Option<Effect> {
+        self.turn.now = now;
+        self.servers.get(server)?;
+        let is_new = self.note_found(server, client.pid, client.uid, identity);
+        is_new.then_some(Effect::WatchProcess { pid: client.pid, connection: None })
     }
 
     /// Notes that a process was found on this server, and says whether nobody knew it yet. One that is known stays what

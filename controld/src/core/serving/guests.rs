@@ -53,7 +53,7 @@ impl Core {
         let Some(guest) = self.clients.guests_mut().remove(server, pid) else { return };
         self.turn.log(format!("Client {pid} has nothing but its spare copy"));
         self.clients.insert_process(pid, guest.process);
-        self.servers.is_used(server, false);
+        self.servers.is_used(server, pid);
         self.turn.push(Effect::WatchProcess { pid, connection: None });
         self.look_at(pid);
         self.turn.save();

@@ -116,7 +116,7 @@ impl Core {
     fn goes_on(&mut self, process: ProcessKey, grant: &Grant) {
         let (former, is_known) = self.clients.goes_on_with(process, grant);
         self.faults.is_back(process);
-        self.servers.is_used(grant.server, false);
+        self.servers.is_used(grant.server, process.pid);
         if let Some(former) = former.filter(|former| *former != grant.server) {
             self.servers.client_left(self.turn.now, former, !self.clients.are_on(former));
         }

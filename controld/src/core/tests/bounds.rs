@@ -3,6 +3,7 @@
 use super::scene::spawned;
 use super::*;
 use crate::core::identity::{Elsewhere, HiddenId};
+use crate::core::ids::first_stand_in;
 use crate::core::picture::{ClientFacts, ClientPhase, DaemonFacts};
 use prost::Message as _;
 use std::collections::BTreeMap;
@@ -229,6 +230,16 @@ fn hidden(number: Pid) -> HiddenId {
     HiddenId([0, number.into()])
 }
 
+/// Its process, started as `comes_known` has it.
+fn ended(number: Pid) -> ProcessKey {
+    ProcessKey { pid: stand_in(number), start_time: u64::from(number) * 1000 }
+}
+
+/// What stands for the pid of such a one.
+fn stand_in(number: Pid) -> Pid {
+    first_stand_in(hidden(number).0)
+}
+
 #[test]
 fn clients_without_a_pid_that_can_be_told_apart_fill_parts_and_are_shown_one_by_one() {
     let mut story = Story::new(|policy| {
@@ -245,17 +256,18 @@ fn clients_without_a_pid_that_can_be_told_apart_fill_parts_and_are_shown_one_by_
     let shown = |story: &Story| {
         let picture = story.core.picture(story.now, daemon.clone(), Vec::new());
         let of = |client: &ClientFacts| (client.process.pid, client.contexts, client.phase, client.server);
-        picture.clients.iter().map(of).collect::<Vec<_>>()
+        let living = picture.clients.iter().filter(|client| client.phase != ClientPhase::Gone);
+        living.map(of).collect::<Vec<_>>()
     };
     let [with_pid, first, second]: [_; 3] = shown(&story).try_into().expect("each once");
     assert_eq!((with_pid.0, with_pid.1), (10, 0));
     assert_eq!(
         [(first.0, first.1, first.2), (second.0, second.1, second.2)],
-        [(0, 2, ClientPhase::Live), (0, 1, ClientPhase::Live)]
+        [(stand_in(11), 2, ClientPhase::Live), (stand_in(12), 1, ClientPhase::Live)]
     );
     assert!(first.3.is_some() && first.3 != second.3, "each on a server of its own");
     // One that has ended makes room for another one, and its number may come again.
-    story.feed(Input::HiddenGone { hidden: hidden(11) });
+    story.feed(Input::ProcessGone { process: ended(11), end: End::Exited(0) });
     assert_eq!(shown(&story).len(), 2);
     story.comes_apart(ATTACKER, 13);
     assert_eq!(story.core.servers().count(), 3);
@@ -268,18 +280,26 @@ fn clients_without_a_pid_that_can_be_told_apart_leave_nothing_behind() {
     let mut story = Story::new(|_| {});
     for number in 11..5_000 {
         story.comes_apart(ATTACKER, number);
-        story.feed(Input::HiddenGone { hidden: hidden(number) });
+        story.feed(Input::ProcessGone { process: ended(number), end: End::Exited(0) });
     }
-    assert_eq!((story.core.clients.iter().count(), story.core.clients.hidden().iter().count()), (0, 0));
+    assert_eq!((story.core.clients.iter().count(), story.core.client_processes()), (0, Vec::new()));
 }
 
 #[test]
-fn who_has_no_pid_has_no_part_of_shared_limits_also_where_it_can_be_told_apart() {
-    // Its connection may have been made by another process, which would count in its place.
-    let mut story = Story::new(|policy| policy.domains.default.group.shared_by = Some(8));
-    story.comes_apart(ATTACKER, 11);
-    assert_eq!(story.core.clients.hidden().iter().count(), 0);
-    assert_eq!(story.core.servers().count(), 0);
+fn who_has_no_pid_has_a_part_of_shared_limits_where_it_can_be_told_apart_and_only_there() {
+    let mut story = Story::new(|policy| policy.domains.default.group.shared_by = Some(2));
+    story.comes_hidden(ATTACKER, 9);
+    assert_eq!((story.core.servers().count(), story.core.waiting()), (0, 0), "it is refused: nobody could count it");
+    // Each once, with as many connections as it likes.
+    for number in [11, 11, 12, 11, 12] {
+        story.comes_apart(ATTACKER, number);
+        assert_eq!(story.core.waiting(), 0, "{number}");
+    }
+    story.comes_apart(ATTACKER, 13);
+    story.comes(ATTACKER, 14);
+    assert_eq!((story.core.client_processes().len(), story.core.waiting()), (2, 2), "there are two parts");
+    story.feed(Input::ProcessGone { process: ended(12), end: End::Exited(0) });
+    assert_eq!((story.core.client_processes().len(), story.core.waiting()), (2, 1), "and one is given back");
 }
 
 #[test]

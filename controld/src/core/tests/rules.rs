@@ -1,5 +1,6 @@
 //! Single rules of the core, each in one short story.
 
+mod hidden;
 mod rights;
 
 use super::*;

@@ -30,8 +30,9 @@ fn own_pid_namespace(machine: &Machine, inode: u64) -> Outcome {
     if proc.is_empty() {
         return Outcome::warning(
             what,
-            "clients outside of it have no pid for the daemon: they can't be named, watched, terminated or saved from \
-             each other's death, and are placed by their user alone",
+            "clients outside of it have no pid for the daemon: they can't be named, watched, signalled or saved from each \
+             other's death, are placed by their user alone, and are terminated only by the daemon's owner, where a server \
+             has no other such client",
             "give the daemon's container the host's pids (hostPID: true, --pid=host), or the machine's /proc to know them \
              by (witness.proc)",
         );
@@ -46,7 +47,8 @@ fn own_pid_namespace(machine: &Machine, inode: u64) -> Outcome {
     }
     Outcome::warning(
         format!("{what}; clients outside of it are known by {proc}"),
-        "they are placed and named, and can't be followed, listed by ps, terminated or saved from each other's death",
+        "they are placed, named and listed by numbers in place of pids; they can't be signalled, and are terminated only \
+         where a server has no other such client",
         "give the daemon's container the host's pids (hostPID: true, --pid=host)",
     )
 }

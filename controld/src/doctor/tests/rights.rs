@@ -54,7 +54,7 @@ fn namespaces_of_its_own_keep_the_daemon_from_knowing_who_is_who() {
     made.assert("pid-namespace", Problem, "/host/proc");
     made.file("host/proc/self/fdinfo/0", "");
     made.assert("pid-namespace", Warning, "known by /host/proc");
-    assert!(made.finding("pid-namespace").costs.contains("placed and named"));
+    assert!(made.finding("pid-namespace").costs.contains("placed, named and listed"));
     made.remove(&format!("proc/{DAEMON}/ns/pid"));
     made.assert("pid-namespace", Note, "not known");
 }

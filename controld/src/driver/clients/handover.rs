@@ -17,7 +17,6 @@
 
 use crate::core::{ConnectionId, Input, Peer, ServerEpoch};
 use crate::driver::events::{Event, Events};
-use crate::driver::processes::known_at_once;
 use crate::driver::successor::keys;
 use crate::driver::successor::notes::{ConnectionNote, Stage};
 use crate::driver::{Driver, handshake};
@@ -241,7 +240,7 @@ impl Driver {
         self.handovers.clients.insert(connection, Handover { peer, server, end, undecided: None });
         self.connections.wait(connection, handshake::read_late_status(connection, socket, self.events.clone()));
         if self.core.client_peer(connection).is_none() {
-            let (now, identity) = (self.now(), known_at_once(peer.pid));
+            let (now, identity) = (self.now(), self.client_at_once(connection, peer));
             if let Some(effect) = self.core.restore_dispatched(now, connection, peer, identity, server) {
                 self.perform(effect);
             }

@@ -7,7 +7,7 @@
 //! the daemon's own user and PID namespace and in no container that the daemon is not in
 //! ([`Place::is_the_daemons`](crate::core::Place::is_the_daemons)). Whose namespaces can't be read has none.
 
-use crate::core::{EntranceId, Namespace, Peer, Rights};
+use crate::core::{EntranceId, Namespace, Peer, Rights, is_hidden};
 use crate::driver::Driver;
 use crate::io::seqpacket::SeqPacket;
 use crate::witness::peer;
@@ -35,7 +35,12 @@ impl Driver {
         });
         let (found, place) = match connected {
             Ok(connected) => (Some(connected.peer), connected.found.place),
-            Err(_) => (None, crate::core::Place::default()),
+            // Nobody's owner, but perhaps somebody in a container who may end what is there.
+            Err(_) => {
+                let pidfd = socket.peer_pidfd().ok().filter(|_| is_hidden(peer.pid));
+                let place = pidfd.and_then(|pidfd| self.witnesses.identities.place_of_hidden(&pidfd));
+                (None, place.unwrap_or_default())
+            }
         };
         let lack = match found {
             _ if !is_privileged => Some(Lack::Socket),

@@ -70,6 +70,7 @@ impl Driver {
             }
         }
         self.servers.hold_all(&self.successor);
+        self.hold_hidden();
         self.following(|following, turn| following.hold_all_copies(turn));
         self.vault(|vault, turn| vault.hold_all(turn));
         self.gpus.hold_records(&self.successor);

@@ -20,6 +20,8 @@ pub(in crate::driver) const SHIM_LISTENER: u64 = 5;
 /// What is noted of the GPUs' compute modes.
 pub(in crate::driver) const COMPUTE_MODES: u64 = 6;
 
+/// Clients without a pid here, by the number in its place.
+const HIDDEN_SPACE: u64 = 1 << 53;
 /// The listening sockets of namespaces.
 const ENTRANCE_SPACE: u64 = 1 << 54;
 /// This daemon's parts in the machine's records of compute modes, by their place in a list.
@@ -56,6 +58,17 @@ pub(in crate::driver) fn mode_record(number: u64) -> u64 {
 /// The number of the part that has this key.
 pub(in crate::driver) fn mode_record_of(key: u64) -> Option<u64> {
     (key & !(MODE_RECORD_SPACE - 1) == MODE_RECORD_SPACE).then_some(key & (MODE_RECORD_SPACE - 1))
+}
+
+/// A client without a pid here.
+pub(in crate::driver) fn hidden(pid: Pid) -> u64 {
+    HIDDEN_SPACE | u64::from(pid)
+}
+
+/// The client without a pid here that has this key.
+pub(in crate::driver) fn hidden_of(key: u64) -> Option<Pid> {
+    let number = (key & !(HIDDEN_SPACE - 1) == HIDDEN_SPACE).then_some(key & (HIDDEN_SPACE - 1));
+    number.and_then(|number| Pid::try_from(number).ok())
 }
 
 /// The listening socket of a namespace of a named server.
@@ -152,6 +165,11 @@ mod tests {
         }
         assert_eq!((mode_record_of(entrance), namespace_of(entrance), region_of(entrance)), (None, None, None));
         assert!(!REFUSED_KEYS.contains(&entrance));
+        let hidden = hidden(u32::MAX);
+        assert_eq!((hidden_of(hidden), entrance_of(hidden), namespace_of(hidden)), (Some(u32::MAX), None, None));
+        for key in [entrance, copies, mode_record(3), client_end(holder_given), holder_given.0, stderr(server), STATE] {
+            assert_eq!(hidden_of(key), None);
+        }
         assert_eq!(
             (namespace_of(mode_record(3)), name_of(mode_record(3)), region_of(mode_record(3))),
             (None, None, None)

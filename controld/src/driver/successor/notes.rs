@@ -23,6 +23,38 @@ pub(in crate::driver) enum Stage {
     Server = 6,
 }
 
+/// What is noted of a client process without a pid here, beside its process descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(in crate::driver) struct HiddenNote {
+    /// Its user.
+    #[prost(uint32, tag = "1")]
+    pub(in crate::driver) uid: u32,
+    /// Its group.
+    #[prost(uint32, tag = "2")]
+    pub(in crate::driver) gid: u32,
+    /// Its server.
+    #[prost(uint64, tag = "3")]
+    pub(in crate::driver) server: u64,
+    /// The first number that it is told apart by.
+    #[prost(uint64, tag = "4")]
+    pub(in crate::driver) more: u64,
+    /// The second.
+    #[prost(uint64, tag = "5")]
+    pub(in crate::driver) number: u64,
+    /// Its pid on the machine; 0 is not known.
+    #[prost(uint32, tag = "6")]
+    pub(in crate::driver) seen_as: u32,
+    /// Its start time, in clock ticks since boot; 0 is not known.
+    #[prost(uint64, tag = "7")]
+    pub(in crate::driver) start_time: u64,
+}
+
+impl HiddenNote {
+    pub(in crate::driver) fn encoded(&self) -> Vec<u8> {
+        self.encode_to_vec()
+    }
+}
+
 /// What is noted beside a connection.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(in crate::driver) struct ConnectionNote {

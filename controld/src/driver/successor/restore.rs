@@ -6,6 +6,7 @@
 //! | a server without a link, or one whose configuration may be half told | ended: it has no clients yet |
 //! | a client that waits | it waits |
 //! | a client whose server was being told | it waits until the server shows whether it was ([`handover`](crate::driver::clients::handover)) |
+//! | a client without a pid here | it is known again, and its end is waited for ([`hidden`](crate::driver::clients::hidden)) |
 //! | a client whose server has its end | it is sent its own end again; if it had it, it ignores the second |
 //! | copies of a living client's UVM descriptors | watched and kept on when its server names it |
 //! | a dead client's | kept for the rest of their time |

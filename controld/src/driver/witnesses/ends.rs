@@ -1,10 +1,11 @@
 //! Waits for the ends of clients, and reads who they are meanwhile.
 
 use super::Witnesses;
-use crate::core::{ProcessKey, Uid};
+use crate::core::{Pid, ProcessKey, Uid};
 use crate::driver::events::Event;
 use crate::io::process::WatchedProcess;
 use crate::witness::end::EndWatch;
+use remps_proto::who::Cgroups;
 use std::sync::Arc;
 
 impl Witnesses {
@@ -35,6 +36,25 @@ impl Witnesses {
         if let Some(before) = before {
             before.abort();
         }
+    }
+
+    /// Reports when a client's process ends that has no pid here.
+    pub(in crate::driver) fn await_hidden_end(&mut self, process: ProcessKey, opened: WatchedProcess) {
+        let watch = EndWatch::begin(process, &self.kills, &Cgroups::default(), &self.mounts);
+        let events = self.events.clone();
+        let task = tokio::spawn(async move {
+            let _ = opened.ended().await;
+            let end = watch.end(opened.pidfd()).await;
+            events.send(Event::ProcessGone { process, end }).await;
+        });
+        if let Some(before) = self.ends.insert(process, task.abort_handle()) {
+            before.abort();
+        }
+    }
+
+    /// Whether a process without a pid here has not ended, as far as anybody waits for that.
+    pub(in crate::driver) fn lives_hidden(&self, pid: Pid) -> bool {
+        self.ends.keys().any(|process| process.pid == pid)
     }
 
     /// Whether the end of a process is waited for.

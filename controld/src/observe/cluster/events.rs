@@ -111,7 +111,7 @@ pub(super) fn note(announcement: &Announcement, suspect: &Suspect, is_culprit: b
     words.extend(index.map(|index| format!("gpu_index={index}")));
     words.extend(bus.map(|bus| format!("pci={bus}.0")));
     words.push(format!("node={node}"));
-    words.push(format!("pid={}", suspect.process.pid));
+    words.extend(suspect.machines_pid().map(|pid| format!("pid={pid}")));
     let process = process(&suspect.identity.command);
     words.extend((!process.is_empty()).then(|| format!("process={process}")));
     let tail: String = words.iter().filter(|word| !word.is_empty()).map(|word| format!(" {word}")).collect();

@@ -8,7 +8,7 @@
 //! The call is gRPC's: one HTTP/2 request with a message that has five bytes before it, and a status in the trailers.
 
 use super::Failure;
-use crate::core::{Announcement, Confidence, Remedy, Severity, catalogue};
+use crate::core::{Announcement, Confidence, Remedy, Severity, Suspect, catalogue};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::Request;
 use prost::Message as _;
@@ -42,7 +42,7 @@ pub(super) fn event(announcement: &Announcement, node: &str, at: SystemTime) -> 
     note("kind", verdict.kind.to_owned());
     note("victims", announcement.victims.len().to_string());
     if let Some(culprit) = &verdict.culprit {
-        note("pid", culprit.process.pid.to_string());
+        note("pid", culprit.machines_pid().map(|pid| pid.to_string()).unwrap_or_default());
         note("pod_uid", culprit.identity.pod.clone().unwrap_or_default());
         if let Some(names) = &culprit.identity.names {
             note("namespace", names.namespace.clone());
@@ -72,12 +72,21 @@ pub(super) fn event(announcement: &Announcement, node: &str, at: SystemTime) -> 
     HealthEvents { version: VERSION, events: vec![event] }
 }
 
+/// A culprit, by what the machine knows it by.
+fn who(culprit: &Suspect) -> String {
+    match (culprit.machines_pid(), &culprit.identity.container) {
+        (Some(pid), _) => format!("process {pid}"),
+        (None, Some(container)) => format!("a process of container {container}"),
+        (None, None) => format!("client {}", culprit.process.pid),
+    }
+}
+
 fn message(announcement: &Announcement) -> String {
     let verdict = &announcement.verdict;
     let what = announcement.xid().map_or_else(|| verdict.kind.to_owned(), catalogue::name);
     let who = match (&verdict.culprit, verdict.confidence) {
-        (Some(culprit), Confidence::Certain) => format!("caused by process {}", culprit.process.pid),
-        (Some(culprit), _) => format!("likely caused by process {}", culprit.process.pid),
+        (Some(culprit), Confidence::Certain) => format!("caused by {}", who(culprit)),
+        (Some(culprit), _) => format!("likely caused by {}", who(culprit)),
         (None, _) => "caused by a client of MPS, nobody knows which".to_owned(),
     };
     format!("{what} under MPS, {who}; {} others lost their contexts", announcement.victims.len())

@@ -104,6 +104,25 @@ fn the_note_of_an_event_is_what_flyte_reads() {
 }
 
 #[test]
+fn a_client_without_a_pid_is_told_of_by_the_machines_pid_or_by_none() {
+    let mut told = announcement(3);
+    let mut culprit = suspect((1 << 22) + 5, Some("culprit"));
+    culprit.identity.container = Some("c0ffee".to_owned());
+    let note = events::note(&told, &culprit, true, NODE);
+    assert_eq!(as_flyte_reads(&note).get("pid"), None, "a number of the daemon's own says nothing to others: {note}");
+    told.verdict.culprit = Some(culprit.clone());
+    let event = &sentinel::event(&told, NODE, SystemTime::now()).events[0];
+    assert_eq!(event.metadata["pid"], "");
+    assert!(event.message.contains("caused by a process of container c0ffee;"), "{}", event.message);
+    culprit.identity.seen_as = Some(4711);
+    assert_eq!(as_flyte_reads(&events::note(&told, &culprit, true, NODE))["pid"], "4711");
+    told.verdict.culprit = Some(culprit);
+    let event = &sentinel::event(&told, NODE, SystemTime::now()).events[0];
+    assert_eq!(event.metadata["pid"], "4711");
+    assert!(event.message.contains("caused by process 4711;"), "{}", event.message);
+}
+
+#[test]
 fn a_hardware_fault_is_told_as_what_it_is() {
     let mut told = announcement(1);
     told.verdict.xid = Some(79);

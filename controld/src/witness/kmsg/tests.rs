@@ -74,6 +74,36 @@ fn pids_of_another_namespace_are_not_taken_for_ours() {
 }
 
 #[test]
+fn pids_of_the_first_namespace_are_looked_up_where_its_proc_is() {
+    let there = OtherProc::open(Path::new(crate::sys::proc::FOLDER)).unwrap();
+    if !there.is_first() {
+        println!("Skipped(the first process can't be looked at, or is of a namespace of its own)");
+        return;
+    }
+    run(async {
+        let (writer, log) = log(false);
+        let mut log = log.looking_up(Some(&there));
+        assert!(log.names_processes());
+        let own = std::process::id();
+        // The kernel gives no pid as large as the second one's.
+        for pid in [own, 4_194_304] {
+            writer
+                .send(format!("3,1,2,-;NVRM: Xid (PCI:0000:3b:00): 43, pid={pid}, name=x, Ch 00000012\n").as_bytes())
+                .unwrap();
+        }
+        let signs = log.next().await.unwrap();
+        let pids: Vec<_> = signs
+            .iter()
+            .map(|sign| {
+                let KernelSign::Xid(Evidence::Xid { pid, .. }) = sign else { panic!("{sign:?}") };
+                *pid
+            })
+            .collect();
+        assert_eq!(pids, [Some(own), None]);
+    });
+}
+
+#[test]
 fn a_flood_is_taken_in_bounded_turns_and_then_waited_out() {
     run(async {
         // Before the log's first period begins.

@@ -54,7 +54,6 @@ impl World {
                 self.not_told(connection);
             }
             Effect::WatchProcess { pid, .. } => self.watch(pid),
-            Effect::WatchHidden { .. } => panic!("everybody has a pid here"),
             Effect::Record(event) => self.recorded(*event),
             Effect::Announce(told) => {
                 assert!(

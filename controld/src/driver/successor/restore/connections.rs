@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 impl Driver {
     pub(in crate::driver) fn take_over_connections(&mut self, found: &mut Found) {
+        self.take_over_hidden(std::mem::take(&mut found.hidden));
         for (connection, note, socket) in std::mem::take(&mut found.connections) {
             let (peer, server) = (note.peer(), ServerEpoch(note.server));
             let end = found.client_ends.remove(&keys::client_end(connection));

@@ -1,9 +1,9 @@
 //! What an earlier daemon left with the holder, sorted, and what lies in its sockets.
 
 use crate::core::saved::Saved;
-use crate::core::{ConnectionId, EntranceId, ServerEpoch};
+use crate::core::{ConnectionId, EntranceId, Pid, ServerEpoch};
 use crate::driver::successor::keys;
-use crate::driver::successor::notes::ConnectionNote;
+use crate::driver::successor::notes::{ConnectionNote, HiddenNote};
 use crate::holder::{Held, Kind, ModesNote};
 use crate::io::seqpacket::{Packet, SeqPacket};
 use prost::Message as _;
@@ -23,6 +23,8 @@ pub(in crate::driver) struct Found {
     pub(in crate::driver) backlog: Vec<u8>,
     pub(in crate::driver) stderr: BTreeMap<ServerEpoch, (OwnedFd, u64)>,
     pub(in crate::driver) client_ends: HashMap<u64, OwnedFd>,
+    /// Clients without a pid here.
+    pub(in crate::driver) hidden: BTreeMap<Pid, (HiddenNote, OwnedFd)>,
     pub(in crate::driver) connections: Vec<(ConnectionId, ConnectionNote, SeqPacket)>,
     /// Those of them that came by `control_privileged`.
     pub(in crate::driver) privileged_connections: HashSet<ConnectionId>,
@@ -62,7 +64,12 @@ impl Found {
                 (Kind::LISTENER_PRIVILEGED, Some(fd)) => found.privileged = Some(fd),
                 (Kind::LISTENER_SHIM, Some(fd)) => found.shim = Some(fd),
                 (Kind::LOG_FIFO, Some(fd)) => found.fifo = Some(fd),
-                (Kind::CLIENT_END, Some(fd)) => drop(found.client_ends.insert(key, fd)),
+                (Kind::CLIENT_END, Some(fd)) => match keys::hidden_of(key) {
+                    Some(pid) => {
+                        found.hidden.extend(HiddenNote::decode(state.as_slice()).ok().map(|note| (pid, (note, fd))));
+                    }
+                    None => drop(found.client_ends.insert(key, fd)),
+                },
                 (Kind::SERVER_STDERR, Some(fd)) => {
                     let started = <[u8; 8]>::try_from(state).map_or(0, u64::from_le_bytes);
                     if let Some(server) = keys::stderr_of(key) {
