@@ -86,7 +86,7 @@ pub(crate) fn arm(constant_ranges: ConstantRanges) {
     // A forked child takes no lock of ours.
     resources::watch_freed(|address| {
         if is_armed() {
-            private::is_freed(address)
+            private::is_freed(address);
         }
     });
     gate::arm();

@@ -22,7 +22,7 @@ fn checked(subject: &Subject, replay: &str, arguments: &[&str]) -> (Finished, Ve
     command.env("MPS_SHIM_REPLAY", replay).env_remove("MPS_SHIM_REPORT");
     // Without a daemon a spare copy stands where the program does, on the GPU itself.
     command.env("MPS_SHIM_TEST_SPARE", sim.lab.pipe_dir());
-    let finished = run(&mut command, b"", LIMIT * if is_long() { 60 } else { 1 }).expect("the checker runs");
+    let finished = run(&mut command, b"", LIMIT * if is_long() { 60 } else { 5 }).expect("the checker runs");
     let lines = finished.stdout_text().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     (finished, lines)
 }
