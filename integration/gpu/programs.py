@@ -11,6 +11,7 @@ of `kernels.ptx` that is loaded through the driver's own interface, in the progr
 | unaware | was recovered and has noticed nothing |
 | told once | was recovered, and each of its threads had an error once at most |
 | told of an earlier fault | was not reached by this one, and a thread begun since the last one had its error |
+| unaware, but told of an earlier fault | was recovered and has lost nothing by it, and had the error of an earlier one, of which this thread had not heard |
 | told N times | was recovered, and had an error N times before all was right: in as many threads or streams, or by its libraries |
 | … (and before) | had an error in the thread that it began for its work, too, before the fault: that of an earlier one, of which the thread that began it had not heard |
 | gives up | was recovered, and was not well again by itself after some tries, as its libraries keep the error |
@@ -487,9 +488,12 @@ def bystanders(suite, share):
                     programs.pop(name).end()
                     over |= {name} if suite.is_quick else set()
             for name, cell in cells.items():
+                lost = programs[name].lost() if cell.startswith("told") and not is_busy else ""
+                if lost:
+                    table.put(name, SINCE, f"{kind}: {lost}")
+                elif cell.startswith("told") and not is_busy and cell != EARLIER:
+                    cell = f"unaware, but {EARLIER}"
                 table.put(name, column, cell)
-                if cell.startswith("told") and not is_busy:
-                    table.put(name, SINCE, f"{kind}: {programs[name].lost()}")
                 if cell.startswith(("refused", "gives up")):
                     programs.pop(name).end()
                     over |= {name} if suite.is_quick else set()
