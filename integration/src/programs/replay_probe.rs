@@ -43,8 +43,10 @@ mod enumerated;
 mod graphs;
 mod last;
 mod left;
+mod neighbours;
 mod observed;
 mod options;
+mod own_fault;
 mod pinned;
 mod pools;
 mod private;
@@ -57,7 +59,7 @@ mod variables;
 mod worker;
 mod workload;
 
-use super::gpu::{Argument, GpuError, initialise};
+use super::gpu::{GpuError, initialise};
 use super::report::{Report, milliseconds, time_of_day_us};
 use last::Recovery;
 use options::{Options, USAGE};
@@ -81,12 +83,6 @@ pub(super) fn recoveries() -> u64 {
     last::get().map_or(0, |last| last.count())
 }
 
-/// An address that nothing is ever mapped at.
-const WILD: u64 = 0x10;
-/// How long a fault of its own may take to be found out where the first wait has met none.
-const TO_BE_FOUND_OUT: Duration = Duration::from_secs(2);
-/// Between two signs of life of a program that waits for a fault.
-const BETWEEN_BEATS: Duration = Duration::from_secs(1);
 /// Between two rounds of an idle program.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(2);
 
@@ -246,131 +242,6 @@ impl<'a> Probe<'a> {
         if let Some(folder) = &self.options.maps {
             observed::write(folder, name);
         }
-    }
-
-    /// Does wrong, finds out, and goes on.
-    fn own_fault(&mut self, kind: &str) -> Result<(), GpuError> {
-        let before = count();
-        self.observe(&format!("{before}-before-{kind}"));
-        let arguments = match kind {
-            "oob" | "misaligned" => vec![Argument::U64(if kind == "oob" { WILD } else { self.workload.scratch() })],
-            _ => Vec::new(),
-        };
-        let launched = self.workload.launch(kind, &arguments);
-        let begin = Instant::now();
-        let mut answer = launched.and_then(|()| self.workload.synchronize());
-        // A kernel that stores where it must not align comes to its end, and the driver's word on it may come after that.
-        let mut waits = 1;
-        while answer.is_ok() && begin.elapsed() < TO_BE_FOUND_OUT {
-            answer = self.workload.synchronize();
-            waits += 1;
-        }
-        let found = begin.elapsed();
-        let code = answer.as_ref().err().map_or(0, |error| error.code);
-        let recovery = last::get();
-        self.observe(&format!("{before}-after-{kind}"));
-        let again = Instant::now();
-        let next = self.workload.synchronize();
-        let next_ms = milliseconds(again.elapsed());
-        // Each thread that was there hears of it once.
-        let heard: Vec<Value> = self
-            .workers
-            .iter()
-            .map(|worker| {
-                let first = worker.round();
-                let second = worker.round();
-                json!([code_of(&first), code_of(&second)])
-            })
-            .collect();
-        // What fails from here on is in the line, too: nobody could say else what was heard before.
-        let anew = if count() > before { self.workload.begin_variables_anew() } else { Ok(()) };
-        let round = next.clone().and(anew).and_then(|()| self.whole_round()).and_then(|()| self.check_slabs());
-        self.report.say(
-            "fault",
-            json!({
-                "kind": kind, "answer": code, "waits": waits, "found_ms": milliseconds(found), "next": code_of(&next), "next_ms": next_ms,
-                "round": code_of(&round), "round_error": round.as_ref().err().map(ToString::to_string), "threads": heard,
-                "resources": self.options.is_counting.then(observed::resources), "is_recovered": count() > before, "is_intact": self.is_intact, "recovery": recovery.map(|last| self.seen(last).describe()),
-            }),
-        );
-        if count() == before {
-            return Err(answer.err().unwrap_or_else(|| failed("fault", "it was not found out")));
-        }
-        round
-    }
-
-    /// Does rounds until it was recovered once more; the error that it was told of, if it was told.
-    fn wait_for_a_recovery(&mut self, deadline: Instant) -> Result<Option<u32>, GpuError> {
-        let before = count();
-        self.observe(&format!("{before}-before"));
-        let (mut told, mut good_at) = (None, 0);
-        if self.options.has_tail {
-            self.workload.leave_a_tail()?;
-            self.report.say("tail", json!({}));
-        }
-        let mut beat = Instant::now() + BETWEEN_BEATS;
-        while count() == before {
-            if Instant::now() > deadline {
-                return Err(failed("--recoveries", "no fault has come in time"));
-            }
-            if Instant::now() > beat {
-                beat += BETWEEN_BEATS;
-                self.report.say("beat", json!({ "recoveries": before, "rounds": self.workload.rounds() }));
-            }
-            if let Err(error) = self.step() {
-                if count() == before {
-                    // What it has lost it must not keep.
-                    return Err(error);
-                }
-                self.check_told(&error);
-                told = Some(error.code);
-                good_at = self.good_kernel()?;
-                self.workload.begin_anew()?;
-            }
-        }
-        // A recovery that no call of this thread's has begun is heard of by the next one, if work was lost.
-        if told.is_none() {
-            let heard = if self.options.has_tail {
-                self.workload.is_tail_done()
-            } else {
-                self.workload.synchronize().map(|()| true)
-            };
-            if let Ok(false) = heard {
-                self.is_intact = false;
-                self.report.say("wrong", json!({ "what": ["the tail"] }));
-            }
-            if let Err(error) = &heard {
-                self.check_told(error);
-            }
-            told = heard.as_ref().err().map(|error| error.code);
-            good_at = self.good_kernel()?;
-            if heard.is_err() || self.options.has_tail {
-                self.workload.begin_anew()?;
-            }
-        }
-        let recovery: Option<Recovery> = last::get();
-        let is_told_right = recovery.as_ref().is_none_or(|last| last.is_lossy() == told.is_some());
-        for worker in &self.workers {
-            // A thread that was there hears of what was lost once.
-            if worker.round().is_err() {
-                worker.round()?;
-            }
-        }
-        if self.options.is_busy {
-            self.workload.begin_anew()?;
-        }
-        self.whole_round()?;
-        self.check_slabs()?;
-        self.observe(&format!("{before}-after"));
-        self.report.say(
-            "recovered",
-            json!({
-                "told": told, "good_at_us": good_at, "is_told_right": is_told_right, "is_intact": self.is_intact,
-                "bytes": self.workload.bytes() + self.slabs.as_ref().map_or(0, Slabs::bytes), "resources": self.options.is_counting.then(observed::resources),
-                "recovery": recovery.map(|last| self.seen(last).describe()),
-            }),
-        );
-        Ok(told)
     }
 
     /// A recovery as it is told of.
