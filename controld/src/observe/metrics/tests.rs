@@ -230,6 +230,7 @@ fn every_metric_that_the_dashboard_and_the_alerts_ask_for_exists() {
     for way in 0..5 {
         metrics.observe(&recovered_by(way));
     }
+    metrics.observe(&refused(1));
     metrics.command("status", CommandResult::Answered, UserClass::Root, Duration::ZERO);
     let text = classic(&metrics.openmetrics(&full(), Extras::default()));
     let mut served = std::collections::BTreeSet::new();
@@ -285,19 +286,24 @@ fn recoveries_of_clients_have_a_bounded_number_of_series_whatever_they_say() {
     is("mps_client_recovery_step_seconds_total{way=\"other\",step=\"other\"}", 996.0 * 22.0 * 0.01);
 }
 
+/// The first one is for good.
+fn refused(number: u64) -> JournalEvent {
+    use remps_proto::shim::Unrecovered;
+    let reason = Unrecovered::words(&format!("reason {number}\"}} 1\n"));
+    JournalEvent::ClientUnrecovered {
+        process: ProcessKey { pid: 42, start_time: 7 },
+        uid: 1000,
+        domain: "user 1000".to_owned(),
+        server: None,
+        refusal: crate::core::ClientRefusal::of(Unrecovered { number, error: 719, reason, is_final: number == 1 }),
+    }
+}
+
 #[test]
 fn refused_recoveries_of_clients_are_counted_and_their_reasons_are_no_series() {
-    use remps_proto::shim::Unrecovered;
     let mut metrics = Metrics::new(false);
     for number in 1..=1000 {
-        let reason = Unrecovered::words(&format!("reason {number}\"}} 1\n"));
-        metrics.observe(&JournalEvent::ClientUnrecovered {
-            process: ProcessKey { pid: 42, start_time: 7 },
-            uid: 1000,
-            domain: "user 1000".to_owned(),
-            server: None,
-            refusal: crate::core::ClientRefusal::of(Unrecovered { number, error: 719, reason, is_final: number == 1 }),
-        });
+        metrics.observe(&refused(number));
     }
     let text = metrics.openmetrics(&snapshot(), Extras::default());
     assert!(!text.contains("reason 1"), "{text}");
