@@ -5,7 +5,8 @@
 //! of each of `--steps N` calls, least and median ([`steps`]); then `end`, or `error`. `--threads N` has so many others
 //! that have called before and live on; with `--begin-when told` it says that it is ready, and measures when it has
 //! read a line; with `--event made` it has made an event for other processes before, with `--event given` given them a
-//! handle of it. What a preloaded library adds is the difference of two runs.
+//! handle of it. With `--only NAME,…` these kinds alone are measured. What a preloaded library adds is the difference of two
+//! runs.
 
 mod driver;
 mod library;
@@ -33,11 +34,21 @@ struct Options {
     is_told_when: bool,
     /// An event for other processes, and whether they are given it.
     has_event: Option<bool>,
+    /// What is measured; all else.
+    only: Vec<String>,
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
-    let mut options =
-        Options { runtime: None, batches: 12, calls: 512, steps: 5, threads: 0, is_told_when: false, has_event: None };
+    let mut options = Options {
+        runtime: None,
+        batches: 12,
+        calls: 512,
+        steps: 5,
+        threads: 0,
+        is_told_when: false,
+        has_event: None,
+        only: Vec::new(),
+    };
     while let Some(argument) = arguments.next() {
         let value = arguments.next()?;
         match argument.as_str() {
@@ -47,6 +58,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
             "--steps" => options.steps = value.parse().ok().filter(|steps| *steps > 0)?,
             "--threads" => options.threads = value.parse().ok()?,
             "--event" => options.has_event = Some(["made", "given"].iter().position(|way| *way == value)? == 1),
+            "--only" => options.only = value.split(',').map(str::to_owned).collect(),
             "--begin-when" => options.is_told_when = (value == "told").then_some(true)?,
             _ => return None,
         }
@@ -72,7 +84,7 @@ struct Calls {
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = parse(arguments) else {
-        let text = "mps-cost [--runtime LIBRARY] [--batches N] [--calls N] [--steps N] [--threads N] [--event made|given] [--begin-when told]";
+        let text = "mps-cost [--runtime LIBRARY] [--batches N] [--calls N] [--steps N] [--threads N] [--event made|given] [--only NAME,…] [--begin-when told]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
@@ -131,6 +143,9 @@ fn measure(report: Report, options: &Options, calls: &Calls) -> Result<Value, Gp
         let _told = std::io::stdin().read_line(&mut line);
     }
     for (place, (name, call)) in calls.kinds.iter().chain(&calls.making).enumerate() {
+        if !options.only.is_empty() && !options.only.iter().any(|wanted| wanted == name) {
+            continue;
+        }
         let is_counted = place < calls.kinds.len();
         if !is_counted {
             once(name, call, calls)?;
