@@ -94,6 +94,24 @@ fn hear_error(error: u32, of: u64) {
     });
 }
 
+/// The server of which the daemon has spoken last, for [`hear_late`].
+pub(crate) fn server() -> u64 {
+    news::said().0
+}
+
+/// The copy `of` had this error, by which its successor was begun, on this server. Where that was found out by asking the
+/// driver, no call of the program's has told of it, and none will.
+pub(crate) fn hear_late(answer: CUresult, of: u64, server: u64) {
+    let is_meant = settings::is_with_spare() && FAULTS.contains(&answer.0);
+    if !is_meant || TOLD.swap(of + 1, Ordering::AcqRel) == of + 1 {
+        return;
+    }
+    let _told = unpanicked(|| {
+        let ask = Ask::Report { error: answer.0, own_work: false, server };
+        started().map(|link| link.tell(ask, Capabilities::REPORTS, PATIENCE_WITH_REPORTS))
+    });
+}
+
 /// Has the daemon given what there is, if it wants that and there is more than at the last time.
 pub(crate) fn offer() {
     if settings::is_telling_of_faults()

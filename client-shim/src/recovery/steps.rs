@@ -58,7 +58,7 @@ use crate::process::signals::NoBrokenPipe;
 use crate::{
     cuda::{functions::Effect, library, result::CUresult, threads},
     daemon::{
-        news,
+        evidence, news,
         recovered::{self, Said},
         stage,
     },
@@ -158,6 +158,7 @@ pub(super) fn settled() -> (u64, bool) {
 }
 
 fn is_recovered(attempts: &mut Attempts, answer: CUresult, meaning: Meaning, begun: Begun) -> bool {
+    let (of, server) = (library::generation(), evidence::server());
     let outcome = match meaning {
         Meaning::ForGood(why) => Err(Refusal::Obstacle(why.to_owned())),
         // Whoever would be waited for in vain again is not waited for.
@@ -172,6 +173,7 @@ fn is_recovered(attempts: &mut Attempts, answer: CUresult, meaning: Meaning, beg
     match outcome {
         Ok((recovery, anew)) => {
             // The program runs again.
+            evidence::hear_late(answer, of, server);
             recovered::tell(Said::Recovered(recovery.said()));
             tell(&recovery, &anew);
             true
