@@ -83,18 +83,22 @@ def checked(lines, errors, count):
     return [line["recovery"] for line in lines if line["event"] in ("fault", "recovered")]
 
 
+def check_growth(tenth, last, count):
+    """Fails where a process has more after so many recoveries than after ten."""
+    allowed = {**GROWTH, "arenas": max(0, ARENAS - tenth["arenas"])}
+    grown = {name: last[name] - tenth[name] for name, most in allowed.items() if last[name] - tenth[name] > most}
+    if grown:
+        raise Failed(f"more after {count} recoveries than after ten: {grown}; {tenth}, then {last}")
+
+
 def flat(lines):
     """What the process has after 10, 100 and 1,000 recoveries, if it is no more after the last one than after ten."""
     counts = [line["resources"] for line in lines if line["event"] in ("fault", "recovered")]
     if not counts or not counts[0]:
         return {}
-    tenth, last = counts[min(9, len(counts) - 1)], counts[-1]
-    allowed = {**GROWTH, "arenas": max(0, ARENAS - tenth["arenas"])}
-    grown = {name: last[name] - tenth[name] for name, most in allowed.items() if last[name] - tenth[name] > most}
-    if grown:
-        raise Failed(f"more after {len(counts)} recoveries than after ten: {grown}; {tenth}, then {last}")
+    check_growth(counts[min(9, len(counts) - 1)], counts[-1], len(counts))
     numbers = sorted({number for number in TOLD_AFTER if number < len(counts)} | {len(counts)})
-    return {f"after {number}": ", ".join(f"{name} {counts[number - 1][name]}" for name in allowed) for number in numbers}
+    return {f"after {number}": ", ".join(f"{name} {counts[number - 1][name]}" for name in (*GROWTH, "arenas")) for number in numbers}
 
 
 def own(ours, library, arguments, kinds):

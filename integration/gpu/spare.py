@@ -25,6 +25,8 @@ SWITCH = ("held", "alive", "memory", "objects", "stack", "settings", "variables"
 WAYS = {"spare": "spare", "spare full": "spare with full stacks", COLD: "cold"}
 # What the library says when the copy has all that the program has.
 IS_LEVEL = "the spare copy has all that the program has"
+# After how many switches of one process what it has is counted, besides the last one.
+COUNTED_AFTER = (10, 100, 500)
 # The two that are compared.
 MEASURED_OFTEN = ("spare", COLD)
 VICTIMS = (1, 4, 8)
@@ -65,6 +67,48 @@ def faults(ours, library, way, victims, kinds, is_at_once=False):
         steps["calls of the spare copy"] = spread([one["calls"] for one in recoveries])
         steps |= longest(recoveries)
     return {"recovered, bit-exact": f"{len(total)} of {len(total)}", "error to gate, ms": spread_to_p99(total), **by_kind, **steps}
+
+
+def switches(ours, library, count, tell):
+    """One switch after the other in one process, each as soon as the next copy stands, and what the process has after 10, 100
+    and 1,000 of them.
+
+    It is counted while a copy stands and no dead one is being given back. `tell` takes what there is so far.
+    """
+    kinds = (["oob", "trap"] * count)[:count]
+    with configured(ours, NO_QUARANTINE) as daemon:
+        program = Victim(daemon, library, "spare", probed(kinds))
+        program.wait("ready", 120)
+        again, resources = [], {}
+
+        def counts():
+            return {f"after {done}": ", ".join(f"{name} {number}" for name, number in of.items()) for done, of in resources.items()}
+
+        def one(done, kind):
+            began = time.monotonic()
+            have_spares(daemon, [program], done)
+            if done:
+                again.append(1000 * (time.monotonic() - began))
+            if done in COUNTED_AFTER or done + 1 == count:
+                resources[done] = program.resources()
+                tell(counts())
+            daemon.client("mps-aggressor", kind).process.wait(30)
+            until(lambda: program.has_recovered(done, done + 1 == count), 40, "a recovery")
+            for ended in [client for client in daemon.clients if client is not program and client.process.poll() is not None]:
+                daemon.clients.remove(ended)
+
+        for done, kind in enumerate(kinds):
+            try:
+                one(done, kind)
+            except Failed as failed:
+                where = hangs.told(program, [("daemon", daemon.process.pid)])
+                raise Failed(f"after {done} of {count}, {kind}: {failed}: {program.errors.read_text()[-600:]}\n{where}") from failed
+        recoveries = program.found(count)
+    is_by_the_spare("spare", recoveries)
+    total = total_ms(recoveries)
+    found = {"recovered, bit-exact": f"{len(total)} of {count}", "error to gate, ms": spread_to_p99(total), "from the recovery and the culprit's end to the next copy, ms": spread(again)}
+    replay.check_growth(resources[min(10, count - 1)], resources[count - 1], count - 1)
+    return found | counts()
 
 
 def longest(recoveries):
@@ -222,9 +266,10 @@ def stacks(ours, library):
     return {name: "right" for name in SCENES}
 
 
-def works(ours, theirs, library, count):
+def works(ours, theirs, library, count, tell):
     """The suite: so many faults `oob` and `trap`, half as many beside several victims, and one `misaligned` for each way and
-    number of victims, or a tenth of that with full stacks; as many `misaligned` beside one; a fifth beside large programs; one fault as it was, of which a
+    number of victims, or a tenth of that with full stacks; as many `misaligned` beside one; ten times as many switches of one
+    process; a fifth beside large programs; one fault as it was, of which a
     picture is drawn; stacks, and memory. With --quick it is two of them, some two minutes; 100 else, more than half an hour.
     """
     works = {}
@@ -241,6 +286,7 @@ def works(ours, theirs, library, count):
             few = ["oob", "trap"] * -(-count // 10)
             works[f"models {WAYS[way]}, {victims} victims"] = lambda way=way, victims=victims, few=few: models(ours, library, way, victims, few)
         works[f"faults {WAYS[way]}, misaligned"] = lambda way=way: faults(ours, library, way, 1, ["misaligned"] * count)
+    works["switches without end"] = lambda: switches(ours, library, 10 * count, lambda so_far: tell("switches without end", so_far))
     works["one_fault"] = lambda: one_fault(ours, theirs, library)
     works["steady"] = lambda: steady(ours, library, 5 if count < 10 else 60)
     works["stacks"] = lambda: stacks(ours, library)

@@ -4,18 +4,32 @@ probe, and PyTorch.
 A way is what `MPS_SHIM_REPLAY` has and, behind it, `MPS_SHIM_SPARE_STACK`.
 """
 
+import re
 import sys
 import time
+from pathlib import Path
 
 import hangs
 import replay
 from bench import Client, Failed, until
 
 STANDS = "a spare copy of the driver stands"
+# The thread of the library's that gives a dead copy back.
+GIVES_BACK = "mps-shim-copy"
+# A heap of the C library's for a thread: what can be written, and what is kept behind it.
+HEAP = r"^[0-9a-f]+[048c]000000-[0-9a-f]+ rw-p 00000000 00:00 0 \n[0-9a-f]+-[0-9a-f]+[048c]000000 ---p 00000000 00:00 0 $"
 # Seconds between the last copy that stands and the fault: one that has just been made is still getting what the program has.
 TO_SETTLE = 1
 # Without a spare copy.
 COLD = "in-place"
+
+
+def name_of(task):
+    """The name of a thread; none of one that has just ended."""
+    try:
+        return (task / "comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 class Victim(Client):
@@ -40,6 +54,23 @@ class Victim(Client):
         if not recovered and not is_last and self.process.poll() is not None:
             raise Failed(f"a victim has ended: {self.lines[-2:]}; {self.errors.read_text()[-600:]}")
         return recovered or self.process.poll() is not None
+
+    def gives_back(self):
+        """Whether a dead copy is being given back."""
+        return GIVES_BACK in [name_of(task) for task in Path(f"/proc/{self.pid}/task").iterdir()]
+
+    def resources(self):
+        """What the process has of what it could run out of, as the probe counts it."""
+        until(lambda: not self.gives_back(), 120, "the end of dead copies' giving back")
+        # The copy that stands is still getting what the program has.
+        time.sleep(TO_SETTLE)
+        own = Path(f"/proc/{self.pid}")
+        maps = (own / "maps").read_text()
+        counted = {"descriptors": len(list((own / "fd").iterdir())), "threads": len(list((own / "task").iterdir()))}
+        resident = next(int(line.split()[1]) for line in (own / "status").read_text().splitlines() if line.startswith("VmRSS:"))
+        heaps = len(re.findall(HEAP, maps, re.MULTILINE))
+        libraries = maps.count("/fd/") + maps.count("(deleted)")
+        return {**counted, "libraries": libraries, "mappings": maps.count("\n") - 2 * heaps, "arenas": heaps, "resident_kib": resident}
 
     def found(self, count):
         """The recoveries, when there were so many and every byte was right."""

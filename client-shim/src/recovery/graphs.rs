@@ -96,6 +96,66 @@ fn of_its_graph(plan: &Plan, executable: &Executable, renamed: &Renamed) -> Resu
     Ok(made)
 }
 
+/// Has an executable graph that does what `before` did do what is wanted now, node by node, as the program has its own; whether
+/// it does. One whose nodes are not named by its own graph's is made anew.
+pub(super) fn alter(
+    made: CUgraphExec,
+    before: &Executable,
+    wanted: &Executable,
+    of: &Plan,
+    renamed: &Renamed,
+) -> Result<bool, Failed> {
+    let is_alike = (before.context, before.flags, before.of, &before.disabled)
+        == (wanted.context, wanted.flags, wanted.of, &wanted.disabled)
+        && before.plan.has_nodes_of(&wanted.plan)
+        && of.has_nodes_of(&wanted.plan);
+    if !is_alike {
+        return Ok(false);
+    }
+    enter(translated(wanted.context, renamed)?)?;
+    let nodes = before.plan.nodes.iter().zip(&wanted.plan.nodes);
+    for (_, wanted) in nodes.filter(|(before, wanted)| before.work != wanted.work) {
+        let node = CUgraphNode(translated(wanted.handle, renamed)?);
+        if !set_executable(made, node, &wanted.work, renamed)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Has a node of an executable graph do something else of the same kind; whether it does.
+fn set_executable(made: CUgraphExec, node: CUgraphNode, work: &Work, renamed: &Renamed) -> Result<bool, Failed> {
+    let answer = match work {
+        Work::Launch(launch) => {
+            let mut given = Given::new(launch);
+            let params = given.params(renamed)?;
+            driver!(graph::cuGraphExecKernelNodeSetParams_v2(made, node, (&raw const params).cast()))
+        }
+        Work::Copy { words, context } => {
+            let context = enter_for(*context, renamed)?;
+            driver!(graph::cuGraphExecMemcpyNodeSetParams(made, node, words.as_ptr().cast(), context))
+        }
+        Work::Set { words, context } => {
+            let context = enter_for(*context, renamed)?;
+            driver!(graph::cuGraphExecMemsetNodeSetParams(made, node, words.as_ptr().cast(), context))
+        }
+        Work::Host { function, data } => {
+            let words = [*function, *data];
+            driver!(graph::cuGraphExecHostNodeSetParams(made, node, words.as_ptr().cast()))
+        }
+        Work::Record { event } => {
+            let event = CUevent(translated(*event, renamed)?);
+            driver!(graph::cuGraphExecEventRecordNodeSetEvent(made, node, event))
+        }
+        Work::Wait { event } => {
+            let event = CUevent(translated(*event, renamed)?);
+            driver!(graph::cuGraphExecEventWaitNodeSetEvent(made, node, event))
+        }
+        Work::Child { .. } | Work::Empty => return Ok(false),
+    };
+    Ok(answer.is_success())
+}
+
 /// An executable form of a graph that is built for it.
 fn of_another(executable: &Executable, renamed: &Renamed) -> Result<CUgraphExec, Failed> {
     let mut with_nodes = renamed.clone();

@@ -118,11 +118,12 @@ fn stands_now(program: &Process) -> bool {
 }
 
 /// On the servers of one daemon, which gives the copies their places: one fault after the other, each when a copy stands.
-fn with_one_daemon(count: usize, arguments: &[&str]) {
+fn with_one_daemon(count: usize, arguments: &[&str]) -> Vec<Value> {
+    let recoveries = std::cell::RefCell::new(Vec::new());
     once(|subject| {
         let sim = Sim::started(subject, &[]);
-        let recoveries = count.to_string();
-        let arguments = [&["--recoveries", &recoveries, "--seconds", "600"], arguments].concat();
+        let wanted = count.to_string();
+        let arguments = [&["--recoveries", &wanted, "--seconds", "600"], arguments].concat();
         let mut command = shim::recording(sim.command("mps-replay-probe", &arguments));
         let program = Process::start(command.env("MPS_SHIM_REPLAY", "spare").env("MPS_SHIM_LOG", "1"));
         sim.wait_event(&program, "ready");
@@ -131,6 +132,12 @@ fn with_one_daemon(count: usize, arguments: &[&str]) {
             // meets the spare copy alone, which is made anew.
             while gone_on(&program) == done {
                 wait(&sim, "a spare copy", || stands_now(&program));
+                if arguments.contains(&"--graph") {
+                    wait(&sim, "a copy that has what does not change", || {
+                        let said = program.errors();
+                        said.rfind(BUT_WHAT_CHANGES) > said.rfind(STANDS)
+                    });
+                }
                 wait(&sim, "the daemon knows", || sim.lab.ask("status\n").contains("ready"));
                 let made = program.errors().matches(STANDS).count();
                 assert_eq!(error_of(&sim.run("mps-aggressor", &["oob"])), Some(700), "{subject}");
@@ -143,12 +150,14 @@ fn with_one_daemon(count: usize, arguments: &[&str]) {
         let finished = program.finish(LIMIT).expect("it ends");
         is_whole(&finished, count as u64, &format!("{subject}: {arguments:?}"));
         assert_eq!(ways(&finished), vec![BY_THE_SPARE; count], "{subject}: {arguments:?}: {finished:?}");
+        *recoveries.borrow_mut() = events(&finished, "recovered").iter().map(|line| line["recovery"].clone()).collect();
     });
+    recoveries.into_inner()
 }
 
 #[test]
 fn a_program_goes_on_with_one_spare_copy_after_the_other_on_its_daemons_servers() {
-    with_one_daemon(3, &[]);
+    assert_eq!(with_one_daemon(3, &[]).len(), 3);
 }
 
 /// What the library says when the copy has all that the program has.
@@ -187,6 +196,15 @@ fn a_switch_to_a_level_copy_makes_as_many_calls_whatever_the_program_has() {
         assert_eq!(of(&few, "calls"), of(&many, "calls"), "{few}, {many}");
         assert!(of(&few, "calls") < 10, "{few}");
     });
+}
+
+/// What it says, too, when it has all but that.
+const BUT_WHAT_CHANGES: &str = ", but for what goes on changing";
+
+#[test]
+fn copies_follow_a_program_at_work_that_changes_a_variable_and_graphs_in_each_round() {
+    let recoveries = with_one_daemon(3, &["--variable", "--graph", "--pinned", "--library", "--light"]);
+    assert_eq!(recoveries.len(), 3);
 }
 
 /// A scene that is played while a copy stands and is level, until it is recovered; its line.

@@ -342,7 +342,6 @@ impl Counts {
     }
 
     /// How many pieces of work are known to be done.
-    #[cfg(test)]
     pub(super) fn known(&self) -> u64 {
         self.0.iter().map(Lane::completed).sum()
     }

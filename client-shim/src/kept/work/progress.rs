@@ -19,9 +19,11 @@
 
 mod healthy;
 mod lost;
+mod moving;
 
 pub(crate) use healthy::{Quick, begin_healthy, begin_quickly, may_be_quick};
 pub(crate) use lost::lose;
+pub(crate) use moving::Pulse;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

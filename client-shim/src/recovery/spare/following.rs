@@ -358,11 +358,16 @@ impl Made {
         self.variables.follow(wanted, &self.numbers(), &self.renamed())
     }
 
-    /// Makes the copy have the same graphs, as long as that is not enough; how many were otherwise.
-    pub(super) fn follow_graphs(&mut self, wanted: &Objects, is_enough: fn() -> bool) -> Result<u64, Failed> {
+    /// Makes the copy have the same graphs, but those that are changing, as long as that is not enough; how many were
+    /// otherwise.
+    pub(super) fn follow_graphs(
+        &mut self,
+        wanted: &Objects,
+        left: (&BTreeSet<usize>, fn() -> bool),
+    ) -> Result<u64, Failed> {
         let renamed = self.renamed();
         let graphs = wanted.graphs.moved(&wanted.moves(&renamed, |address| address));
-        self.graphs.follow(&graphs, &self.numbers(), &renamed, is_enough)
+        self.graphs.follow(&graphs, &self.numbers(), &renamed, left)
     }
 
     fn numbers(&self) -> Numbers {

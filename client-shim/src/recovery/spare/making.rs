@@ -19,6 +19,7 @@ use super::{
     },
     following::Made,
     is_stopped,
+    looks::Due,
 };
 use remps_gpu_code::UNKNOWN_STACK;
 
@@ -33,7 +34,7 @@ use crate::{
         types::{CUcontext, CUdevice},
     },
     daemon::spare::Grant,
-    kept::code::stacks,
+    kept::{self, code::stacks},
     process::{failpoint::reached, settings},
 };
 
@@ -150,12 +151,20 @@ impl Spare {
         Ok(of_memory + objects.map_or(Ok(0), |objects| self.made.follow_objects(objects))?)
     }
 
-    /// Follows what was set on objects and made of them, until somebody needs the copy; how many things it was behind.
-    pub(super) fn settle(&mut self, objects: &Objects) -> Result<u64, Failed> {
-        let of_stacks = self.follow_stacks(objects)?;
-        let of_settings = self.made.follow_settings(objects, !self.stacks.is_empty())?;
-        let of_variables = self.made.follow_variables(objects)?;
-        Ok(of_stacks + of_settings + of_variables + self.made.follow_graphs(objects, is_stopped)?)
+    /// Follows what is due of what was set on objects and made of them, until somebody needs the copy; how many things it was
+    /// behind.
+    pub(super) fn settle(&mut self, objects: &Objects, due: Due) -> Result<u64, Failed> {
+        let mut count = self.follow_stacks(objects)?;
+        // A graph's kernels need what was set on them.
+        count += self.made.follow_settings(objects, !self.stacks.is_empty())?;
+        if due.values {
+            count += self.made.follow_variables(objects)?;
+        }
+        if let Some(last) = due.graphs {
+            let changing = kept::graphs(|graphs| graphs.changed_since(last)).unwrap_or_default();
+            count += self.made.follow_graphs(objects, (&changing, is_stopped))?;
+        }
+        Ok(count)
     }
 
     /// Gives it up: the GPU's memory is free when this returns, and the rest is given back beside.

@@ -11,6 +11,7 @@
 //! | file | |
 //! |---|---|
 //! | [`making`] | the copy, from its file to its objects |
+//! | [`looks`] | when it follows the program |
 //! | [`following`] | what it has of the program's, and the difference |
 //! | [`settled`] | what was set on that, and graphs |
 //! | [`contents`] | what variables contain |
@@ -19,6 +20,10 @@
 //! The program never waits for the spare: its thread looks every [`EVERY`] at what is kept, and at once when it is woken.
 //! Settings, graphs and what variables contain follow when they have been the same at two looks. So with a copy that is
 //! level a switch makes a number of calls that does not depend on how much the program has.
+//!
+//! Calls are made for it while work of the program's is seen to be done, and else seldom: where the GPU stands
+//! still behind somebody's illegal access, the program changes nothing any more, and a call that began then would be waited
+//! for by the switch.
 //!
 //! The copy's stacks are as large as the program's kernels need ([`stacks`](crate::kept::code::stacks)), which is half of
 //! what the copy would take; `MPS_SHIM_SPARE_STACK=full` gives it the program's from the start.
@@ -31,6 +36,7 @@
 
 mod contents;
 mod following;
+mod looks;
 mod making;
 mod settled;
 mod switch;
@@ -44,13 +50,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{is_armed, memory::Memory, objects::Objects, refusal::Refusal, steps};
+use super::{is_armed, refusal::Refusal, steps};
 use crate::{
-    cuda::{belongings, library, second::Chosen},
+    cuda::{belongings, library},
     daemon::spare::{self, Grant},
-    kept::{self, work::progress},
+    kept,
     process::{failpoint::reached, glibc, log, panics::unpanicked, settings},
 };
+use looks::{Followed, follow};
 use making::Spare;
 
 /// Between two looks at what is kept.
@@ -278,94 +285,6 @@ fn make(followed: &mut Followed) {
         }
         Err(why) => {
             work.failed(&why.to_string());
-            drop(work);
-            gone(grant);
-        }
-    }
-}
-
-/// What it follows, and when.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Seen {
-    /// Beside which copy, from 1.
-    copy: u64,
-    recipes: u64,
-    settled: u64,
-    graphs: u64,
-    /// Whether what variables have is known.
-    is_still: bool,
-}
-
-impl Seen {
-    fn now() -> Self {
-        let given = progress::given();
-        let of = kept::recipes(|recipes| (recipes.changes(), recipes.settled(), recipes.still(given).is_some()));
-        let (recipes, settled, is_still) = of.unwrap_or_default();
-        let graphs = kept::graphs(|graphs| graphs.changes()).unwrap_or_default();
-        Self { copy: library::generation() + 1, recipes, settled, graphs, is_still }
-    }
-}
-
-/// How far the thread has followed the program.
-#[derive(Debug, Default)]
-struct Followed {
-    recipes: Seen,
-    /// What was set on objects, variables and graphs, too.
-    settled: Seen,
-    /// At the last look.
-    last: Seen,
-    is_level: bool,
-}
-
-fn follow(followed: &mut Followed) {
-    let mut work = work();
-    let Some(spare) = &mut work.spare else { return };
-    let grant = spare.grant;
-    let seen = Seen::now();
-    // What changes at every look is left until the program goes on with the copy.
-    let is_quiet = std::mem::replace(&mut followed.last, seen) == seen;
-    let is_due = (seen.copy, seen.recipes) != (followed.recipes.copy, followed.recipes.recipes);
-    let is_to_settle = is_quiet && followed.settled != seen;
-    let done = if spare::is_void(grant) {
-        Err("its server is of no use any more".to_owned())
-    } else if spare.generation != library::generation() {
-        Err("it stands beside a copy that is dead".to_owned())
-    } else if let (Some(memory), _) = Memory::survey() {
-        let _chosen = Chosen::begin();
-        let objects = (is_due || is_to_settle).then(Objects::survey);
-        let done = spare.follow(&memory, objects.as_ref());
-        done.map(|behind| (behind, objects)).map_err(|failed| format!("{} answers {}", failed.call, failed.answer.0))
-    } else {
-        Ok((0, None))
-    };
-    match done {
-        Ok((behind, objects)) => {
-            if is_due {
-                followed.recipes = seen;
-            }
-            let mut is_level = behind == 0 && followed.settled == seen;
-            if let Some(objects) = objects.filter(|_| is_to_settle && !is_stopped()) {
-                let _chosen = Chosen::begin();
-                // What can't be done is tried again when something has changed, and at last at the switch.
-                let is_settled = spare.settle(&objects).is_ok();
-                is_level = is_settled && !is_stopped();
-                if !is_stopped() {
-                    followed.settled = seen;
-                }
-            }
-            let was_level = std::mem::replace(&mut followed.is_level, is_level);
-            if is_level && !was_level && settings::lines_wanted() {
-                log::complain(format_args!("the spare copy has all that the program has"));
-            }
-        }
-        Err(why) => {
-            let spare = work.spare.take();
-            // The next one may be made at once: what has changed is no failure of the making.
-            work.pause = FIRST_PAUSE;
-            if let Some(spare) = spare {
-                spare.discard();
-            }
-            work.failed(&why);
             drop(work);
             gone(grant);
         }

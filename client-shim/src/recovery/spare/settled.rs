@@ -120,13 +120,13 @@ pub(super) struct Settled {
 
 impl Settled {
     /// Makes those that are wanted, with variables at the copy's addresses, and ends the others; how many things were
-    /// otherwise. It leaves the rest where `is_enough` says so.
+    /// otherwise. It leaves new ones, graphs that are changing, and what is executed of these, and the rest where `is_enough` says so.
     pub(super) fn follow(
         &mut self,
         wanted: &Graphs,
         numbers: &Numbers,
         renamed: &Renamed,
-        is_enough: fn() -> bool,
+        (changing, is_enough): (&BTreeSet<usize>, fn() -> bool),
     ) -> Result<u64, Failed> {
         let mut count = 0;
         let plans: BTreeMap<usize, &Plan> = wanted.graphs.iter().map(|(handle, plan)| (*handle, plan)).collect();
@@ -137,12 +137,13 @@ impl Settled {
         };
         let gone: Vec<Built> =
             self.graphs.extract_if(.., |handle, of| is_other(handle, of)).map(|(_, of)| of).collect();
+        count += self.alter(&wanted_executables, &plans, numbers, renamed)?;
         let number_of = |graphs: &BTreeMap<usize, Built>, of: &Executable| graphs.get(&of.of).map(|of| of.number);
         let is_other = |handle: &usize, of: &Made| {
             let is_same = |wanted: &&Executable| {
                 **wanted == of.executable
                     && number_of(&self.graphs, wanted) == of.of
-                    && with(names(wanted), numbers) == of.with
+                    && with(names_of(wanted), numbers) == of.with
             };
             !wanted_executables.get(handle).is_some_and(is_same)
         };
@@ -156,7 +157,7 @@ impl Settled {
             checked("cuGraphDestroy", driver!(graph::cuGraphDestroy(CUgraph(of.handle))))?;
             count += 1;
         }
-        let missing = |(handle, _): &&(usize, Plan)| !self.graphs.contains_key(handle);
+        let missing = |(handle, _): &&(usize, Plan)| !self.graphs.contains_key(handle) && !changing.contains(handle);
         for (handle, plan) in wanted.graphs.iter().filter(missing).collect::<Vec<_>>() {
             if is_enough() {
                 return Ok(count);
@@ -169,7 +170,9 @@ impl Settled {
             self.number += 1;
             count += 1;
         }
-        let missing = |(handle, _): &&(usize, Executable)| !self.executables.contains_key(handle);
+        let is_changing = |handle: &usize, of: &Executable| changing.contains(handle) || changing.contains(&of.of);
+        let missing =
+            |(handle, of): &&(usize, Executable)| !self.executables.contains_key(handle) && !is_changing(handle, of);
         let due: Vec<_> = wanted.executables.iter().filter(missing).collect();
         if due.is_empty() {
             return Ok(count);
@@ -181,9 +184,44 @@ impl Settled {
                 break;
             }
             let made = graphs::execute(executable, plans.get(&executable.of).copied(), &all)?;
-            let (of, with) = (number_of(&self.graphs, executable), with(names(executable), numbers));
+            let (of, with) = (number_of(&self.graphs, executable), with(names_of(executable), numbers));
             self.executables.insert(*handle, Made { executable: executable.clone(), with, of, handle: made.0 });
             count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Has executable graphs of graphs that have stayed do what they are to do by now, where the driver does that in place, which
+    /// takes microseconds and not milliseconds; how many.
+    fn alter(
+        &mut self,
+        wanted: &BTreeMap<usize, &Executable>,
+        plans: &BTreeMap<usize, &Plan>,
+        numbers: &Numbers,
+        renamed: &Renamed,
+    ) -> Result<u64, Failed> {
+        let mut all = None;
+        let mut count = 0;
+        for (handle, executable) in wanted {
+            let known = self.executables.get(handle).filter(|known| known.executable != **executable);
+            let graph = self.graphs.get(&executable.of);
+            let (Some(known), Some(graph), Some(plan)) = (known, graph, plans.get(&executable.of)) else { continue };
+            let are_there = known.with.iter().all(|(name, number)| numbers.get(name) == number.as_ref());
+            if known.of != Some(graph.number) || !are_there {
+                continue;
+            }
+            let made = CUgraphExec(known.handle);
+            let names = all.get_or_insert_with(|| {
+                let mut all = renamed.clone();
+                self.name(&mut all);
+                all
+            });
+            if graphs::alter(made, &known.executable, executable, plan, names)?
+                && let Some(known) = self.executables.get_mut(handle)
+            {
+                (known.executable, known.with) = ((*executable).clone(), with(names_of(executable), numbers));
+                count += 1;
+            }
         }
         Ok(count)
     }
@@ -199,7 +237,7 @@ impl Settled {
 }
 
 /// What an executable graph works with.
-fn names(executable: &Executable) -> BTreeSet<usize> {
+fn names_of(executable: &Executable) -> BTreeSet<usize> {
     let mut names = executable.plan.names();
     names.insert(executable.context);
     names

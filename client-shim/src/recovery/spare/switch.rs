@@ -1,6 +1,8 @@
 //! The program goes on with the spare copy: what it lacks is made, and it takes the dead one's place.
 #![expect(unsafe_code, reason = "calls the driver")]
 
+use std::collections::BTreeSet;
+
 use std::sync::atomic::Ordering;
 
 use super::{
@@ -83,7 +85,7 @@ fn exchange(
     lap.ended(Switch::Settings, recovery);
     behind += spare.made.follow_variables(objects)?;
     lap.ended(Switch::Variables, recovery);
-    behind += spare.made.follow_graphs(objects, || false)?;
+    behind += spare.made.follow_graphs(objects, (&BTreeSet::new(), || false))?;
     lap.ended(Switch::Graphs, recovery);
     let mut renamed = spare.made.handed_over(memory);
     memory.name_contexts(&mut renamed)?;

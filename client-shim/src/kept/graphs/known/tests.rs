@@ -1,0 +1,112 @@
+//! Which graphs there are, after what was done to them.
+
+use crate::cuda::moved::Moves;
+
+use std::sync::Arc;
+
+use super::{
+    super::plan::{Edge, Node, Plan, Work},
+    Graphs,
+};
+
+fn node(handle: usize, work: Work) -> Node {
+    Node { handle, work: Arc::new(work) }
+}
+
+fn edge(from: usize, to: usize) -> Edge {
+    Edge { from, to, data: [0; 8] }
+}
+
+/// Two nodes, one after the other.
+fn plan(first: usize) -> Plan {
+    let nodes = vec![node(first, Work::Record { event: 0xe0 }), node(first + 1, Work::Empty)];
+    Plan { nodes, edges: vec![edge(first, first + 1)] }
+}
+
+#[test]
+fn an_executable_graph_does_what_its_graph_did_when_it_was_made() {
+    let mut graphs = Graphs::default();
+    assert!(graphs.keep(1, plan(10)));
+    assert!(graphs.instantiate(100, 1, 0xc0, 0));
+    assert!(graphs.change(1, 10, Arc::new(Work::Wait { event: 0xe1 })));
+    assert!(graphs.add(1, node(12, Work::Empty), vec![edge(11, 12)]));
+    let (all, executables) = graphs.all();
+    assert_eq!((all[0].1.nodes.len(), executables[0].1.plan.clone()), (3, plan(10)));
+    assert!(!executables[0].1.plan.has_nodes_of(&all[0].1));
+    assert!(graphs.forget(1).is_some());
+    assert_eq!(graphs.counts(), [0, 1]);
+    graphs.forget_context(0xc0);
+    assert_eq!((graphs.counts(), graphs.bytes), ([0, 0], 0));
+}
+
+#[test]
+fn an_update_by_a_graph_that_is_alike_keeps_the_names_of_nodes() {
+    let mut graphs = Graphs::default();
+    graphs.keep(1, plan(10));
+    graphs.instantiate(100, 1, 0xc0, 0);
+    graphs.enable(100, 11, false);
+    let mut other = plan(20);
+    other.nodes[0].work = Arc::new(Work::Wait { event: 0xe1 });
+    graphs.keep(2, other);
+    assert!(graphs.update(100, 2));
+    let (_, executables) = graphs.all();
+    let (_, updated) = &executables[0];
+    assert_eq!((updated.of, updated.plan.nodes[0].clone()), (1, node(10, Work::Wait { event: 0xe1 })));
+    assert_eq!((updated.plan.edges[0], updated.disabled.len()), (edge(10, 11), 1));
+    let mut reversed = plan(30);
+    reversed.edges = vec![edge(31, 30)];
+    graphs.keep(3, reversed.clone());
+    assert!(graphs.update(100, 3));
+    assert_eq!((graphs.all().1[0].1.of, graphs.all().1[0].1.plan.clone()), (3, reversed));
+    assert!(!graphs.update(100, 99), "nobody knows that graph");
+}
+
+#[test]
+fn parts_are_found_at_any_depth_and_everything_is_renamed() {
+    let mut graphs = Graphs::default();
+    let child = Work::Child { graph: 5, plan: plan(50) };
+    graphs.keep(1, Plan { nodes: vec![node(10, child)], edges: Vec::new() });
+    assert_eq!([1, 10, 5, 51, 99].map(|handle| graphs.around(handle)), [Some(1), Some(1), Some(1), Some(1), None]);
+    graphs.instantiate(100, 1, 0xc0, 7);
+    graphs.rename(|handle| handle + 0x1000, &Moves::default());
+    assert_eq!(graphs.around(0x1000 + 51), Some(0x1001));
+    let (_, executables) = graphs.all();
+    assert_eq!((executables[0].0, executables[0].1.of, executables[0].1.context), (0x1064, 0x1001, 0x10c0));
+    let bytes = graphs.bytes;
+    assert!(bytes > 0);
+    graphs.keep(0x1001, Plan::default());
+    graphs.forget(0x1001);
+    graphs.forget_executable(0x1064);
+    assert_eq!(graphs.bytes, 0);
+}
+
+#[test]
+fn what_changes_again_and_again_does_not_hide_what_stays() {
+    let mut graphs = Graphs::default();
+    graphs.keep(1, plan(10));
+    graphs.instantiate(100, 1, 0xc0, 0);
+    graphs.instantiate(200, 1, 0xc0, 0);
+    let before = graphs.changes();
+    let seen = graphs.last_until(before);
+    assert_eq!((seen, graphs.changed_since(before).len(), graphs.last_until(0)), (before, 0, 0));
+    assert_eq!(graphs.changed_since(0).into_iter().collect::<Vec<_>>(), [1, 100, 200]);
+    let mut last = before;
+    let mut looks = Vec::new();
+    for round in 0..3 {
+        graphs.change_executable(200, 10, Arc::new(Work::Wait { event: 0xe1 + round }));
+        graphs.instantiate(300, 1, 0xc0, 0);
+        graphs.forget_executable(300);
+        looks.push((graphs.last_until(last), graphs.changed_since(last)));
+        last = graphs.changes();
+    }
+    // That executable graph has counted for the last change before.
+    assert!(looks.iter().all(|look| *look == (looks[0].0, [].into())) && looks[0].0 < seen);
+    assert_eq!(
+        (graphs.last_until(last), graphs.changed_since(last).len()),
+        (last, 0),
+        "an end counts once it is quiet"
+    );
+    graphs.change(1, 10, Arc::new(Work::Empty));
+    graphs.instantiate(100, 1, 0xc0, 0);
+    assert_eq!(graphs.changed_since(last), [1, 100].into());
+}
