@@ -1,8 +1,8 @@
 //! A simulated NVIDIA management library, for machines without a GPU, and for GPUs whose modes are not to be changed.
 //!
-//! It is a `libnvidia-ml.so.1` with the few functions that the daemon's children call. All that it knows lies in files of
-//! the folder that it was loaded from, so that programs without an environment, such as the holder's child, meet the same
-//! GPUs:
+//! It is a `libnvidia-ml.so.1` with the few functions that the daemon's children call, and those of NVIDIA's device plugin
+//! (`traits`). All that it knows lies in files of the folder that it was loaded from, so that programs without an
+//! environment, such as the holder's child, meet the same GPUs:
 //!
 //! | file | lines |
 //! |---|---|
@@ -10,11 +10,14 @@
 //! | `UUID.mode` | the number of the GPU's compute mode; written by `nvmlDeviceSetComputeMode` |
 //! | `UUID.processes` | `PID C` or `PID M+C` and, on an instance, its two numbers, as `nvidia-smi` lists them |
 //! | `UUID.memory` | what the GPU has and what of it is in use, in bytes; without it the library can't tell |
+//! | `UUID.name` | the product's name |
 //! | `UUID.instances` | `MIG-UUID GPU-INSTANCE COMPUTE-INSTANCE` |
 //! | `fail` | `FUNCTION NUMBER`: the function answers with that error |
 //! | `hang` | names of functions that never return |
 //! | `sets` | written here: `UUID MODE` for each mode that was set |
 #![expect(unsafe_code, reason = "is a C library")]
+
+mod traits;
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::fs;

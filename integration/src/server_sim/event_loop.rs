@@ -215,14 +215,15 @@ impl Server {
                 self.connections[index].reply(&Message::of_devices(ordinals));
             }
             Some(Command::Attach(ordinal)) => {
-                let Some(device) = self.behaviour.devices.iter().find(|device| device.ordinal == ordinal) else {
+                let Some(number) = self.behaviour.devices.iter().position(|device| device.ordinal == ordinal) else {
                     // Who waits for an answer gets one.
                     self.connections[index].reply(&Message::of_devices(std::iter::empty()));
                     return;
                 };
+                let device = &self.behaviour.devices[number];
                 self.log.say(format!("Device {} (uuid {}) is associated", device.name, device.uuid));
                 self.log.say(format!("Status of client {identity} is ACTIVE"));
-                let pinned_limit = self.limits.get(&ordinal.to_string()).copied().unwrap_or_default();
+                let pinned_limit = self.limits.get(&number.to_string()).copied().unwrap_or_default();
                 self.connections[index].device = Some(ordinal);
                 if let Some(process) = self.processes.get_mut(&identity.pid) {
                     process.devices.insert(ordinal);

@@ -91,10 +91,11 @@ impl Server {
         }
     }
 
-    /// A limit set by UUID is found by ordinal and the other way round.
+    /// A limit set by UUID is found by number and the other way round. The number is that of its device among those that
+    /// the server sees, as it tells them itself.
     pub(super) fn canonical(&self, key: &DeviceKey) -> String {
-        let device = self.behaviour.devices.iter().find(|device| device.uuid.to_string() == key.as_str());
-        device.map_or_else(|| key.as_str().to_owned(), |device| device.ordinal.to_string())
+        let number = self.behaviour.devices.iter().position(|device| device.uuid.to_string() == key.as_str());
+        number.map_or_else(|| key.as_str().to_owned(), |number| number.to_string())
     }
 
     fn shut_down(&mut self) -> Reply {

@@ -67,6 +67,12 @@ fn a_claim_of_the_dra_driver_joins_by_its_shell_and_has_its_gpu_and_its_limits()
         assert_eq!(ask(&sim, &pipe, &format!("get_client_list {server}")), program.pid().to_string(), "{subject}");
         assert_eq!(ask(&sim, &pipe, &format!("get_active_thread_percentage {server}")), "50.0", "{subject}");
         assert_eq!(ask(&sim, &pipe, &format!("get_device_pinned_mem_limit {server} 0")), "10G", "{subject}");
+        // Not in words alone.
+        for (mebibytes, is_within) in [("10239", true), ("10241", false)] {
+            let mut program = placed(sim.command("mps-first-alloc", &["--mib", mebibytes]), &pipe, &log);
+            let output = sim.finish(Process::start(program.env("CUDA_VISIBLE_DEVICES", gpu)));
+            assert_eq!(error_of(&output).is_none(), is_within, "{subject}: {mebibytes}: {output:?}");
+        }
         // The node's operator sees the claim as a server of its own, with the one GPU.
         let rows = sim.lab.ask("server list --format=csv,noheader\n");
         let row = rows.lines().find(|row| row.starts_with("joined_")).expect("the claim's server");
