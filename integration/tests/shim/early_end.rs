@@ -230,22 +230,34 @@ fn an_illegal_access_ends_no_server_and_neither_does_anything_where_the_operator
     });
 }
 
+/// A program that asks what another GPU's context is called, before or after it has a spare copy, and has a fault then.
+fn asks_for_a_handle(subject: &Subject, has_copy_first: bool) {
+    let sim = Sim::new(subject, &[("MPS_SIM_DEVICES", "2")]);
+    sim.lab.start(&[]);
+    let (gate, go) = (sim.lab.dir().join("gate"), sim.lab.dir().join("go"));
+    mkfifo(&gate, Mode::S_IRWXU).expect("a FIFO");
+    let mut command = shim::recording(sim.command("mps-replay-probe", &["--scene", "named-contexts"]));
+    command.env("MPS_SHIM_REPLAY", "spare").env("MPS_SHIM_LOG", "1").env("MPS_SIM_FAULT_GATE", &gate);
+    if has_copy_first {
+        command.env("MPS_PROBE_GO", &go);
+    }
+    let process = Process::start(&mut command);
+    wait(&sim, "a spare copy", || {
+        let said = process.errors();
+        said.rfind(STANDS) > said.rfind(NONE) && (!has_copy_first || said.contains(IS_LEVEL))
+    });
+    fs::write(&go, "").expect("the folder is ours");
+    Culprit { process, gate }.goes_on_alone(subject);
+}
+
 #[test]
 fn a_spare_copy_has_no_context_on_a_gpu_of_which_the_program_has_the_handle_alone() {
-    once(|subject| {
-        let sim = Sim::new(subject, &[("MPS_SIM_DEVICES", "2")]);
-        sim.lab.start(&[]);
-        let gate = sim.lab.dir().join("gate");
-        mkfifo(&gate, Mode::S_IRWXU).expect("a FIFO");
-        let mut command = shim::recording(sim.command("mps-replay-probe", &["--scene", "named-contexts"]));
-        command.env("MPS_SHIM_REPLAY", "spare").env("MPS_SHIM_LOG", "1").env("MPS_SIM_FAULT_GATE", &gate);
-        let process = Process::start(&mut command);
-        wait(&sim, "a spare copy", || {
-            let said = process.errors();
-            said.rfind(STANDS) > said.rfind(NONE) && said.rfind(IS_LEVEL) > said.rfind(STANDS)
-        });
-        Culprit { process, gate }.goes_on_alone(subject);
-    });
+    once(|subject| asks_for_a_handle(subject, false));
+}
+
+#[test]
+fn a_spare_copy_stays_where_the_program_asks_what_another_gpus_context_is_called() {
+    once(|subject| asks_for_a_handle(subject, true));
 }
 
 const NEVER: &str = "[replay]\nend_tainted = \"never\"\n";
