@@ -40,6 +40,8 @@ pub(crate) const POINTS: &[&str] = &[
     "adoption-allowed",
     "adoption-noted",
     "adoption-done",
+    // A call that the driver has answered with an error, before anybody was told.
+    "error-answered",
     // A recovery in place.
     "gate-closed",
     "threads-out",

@@ -57,6 +57,20 @@ pub(crate) fn own() -> io::Result<Held> {
     ends.read.copy_for_the_vault().ok_or_else(|| io::Error::other("the process may have no more descriptors"))
 }
 
+/// What another process has given as its own: a pipe of which there is an end for writing.
+///
+/// Whatever else was given is asked nothing: a file system that a process serves itself can keep waiting whoever asks.
+pub(crate) fn of_another(given: Held) -> io::Result<Held> {
+    let number = given.number().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
+    // SAFETY: asks of a descriptor of ours.
+    let is_pipe = unsafe { libc::fcntl(number, libc::F_GETPIPE_SZ) } >= 0;
+    if !is_pipe {
+        return Err(io::Error::other("what the other process gives is no pipe"));
+    }
+    let is_over = !wait(&[number], -1, 0).is_empty();
+    if is_over { Err(io::Error::other("it has ended")) } else { Ok(given) }
+}
+
 /// Something by which a thread that waits is woken.
 #[derive(Debug)]
 pub(crate) struct Bell(Held);
@@ -100,7 +114,7 @@ pub(crate) fn wait(lifelines: &[c_int], woken: c_int, milliseconds: c_int) -> Ve
 
 #[cfg(test)]
 mod tests {
-    use super::{Bell, Ends, own, wait};
+    use super::{Bell, Ends, of_another, own, wait};
 
     #[test]
     fn an_end_hangs_up_when_its_process_has_let_go_of_the_other() {
@@ -112,6 +126,21 @@ mod tests {
         assert_eq!(wait(&numbers, -1, -1), [0]);
         drop(long);
         assert_eq!(wait(&numbers, -1, -1), [0, 1]);
+    }
+
+    #[test]
+    fn what_another_process_gives_is_a_pipe_that_somebody_holds() {
+        let given = own().expect("a pipe");
+        assert!(of_another(given).is_ok());
+        let short = Ends::new().expect("a pipe");
+        let left = short.read.copy_for_the_vault().expect("a copy");
+        drop(short);
+        assert_eq!(of_another(left).unwrap_err().to_string(), "it has ended");
+        let bell = Bell::new().expect("a bell");
+        assert!(of_another(bell.0).is_err(), "what is no pipe never ends");
+        let folder = std::fs::File::open("/").expect("a folder");
+        let folder = super::Held::for_the_vault(std::os::fd::IntoRawFd::into_raw_fd(folder)).expect("a place");
+        assert!(of_another(folder).is_err());
     }
 
     #[test]

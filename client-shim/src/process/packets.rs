@@ -18,6 +18,10 @@ use nix::{
 
 use super::descriptors::{Held, nobody_forks};
 
+/// Descriptors that the kernel hands over with one packet at the most (`SCM_MAX_FD`). With room for fewer it makes some,
+/// which a peer could use up a process's descriptors by.
+const MOST_DESCRIPTORS: usize = 253;
+
 /// What has come.
 #[derive(Debug)]
 pub(crate) struct Packet {
@@ -55,13 +59,20 @@ pub(crate) fn receive(socket: RawFd, buffer: &mut [u8], deadline: Instant) -> io
 
 /// Takes a packet that is there.
 fn take(socket: RawFd, buffer: &mut [u8]) -> Result<Packet, Errno> {
-    let mut control = nix::cmsg_space!([RawFd; 4]);
+    let mut control = vec![0; nix::cmsg_space!([RawFd; MOST_DESCRIPTORS]).capacity()];
     let mut parts = [IoSliceMut::new(buffer)];
     let _window = nobody_forks();
     let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
     let received = recvmsg::<()>(socket, &mut parts, Some(&mut control), flags)?;
     let mut descriptor = None;
-    for message in received.cmsgs()? {
+    let messages = match received.cmsgs() {
+        Ok(messages) => messages,
+        Err(error) => {
+            close_all(&control);
+            return Err(error);
+        }
+    };
+    for message in messages {
         if let ControlMessageOwned::ScmRights(numbers) = message {
             for number in numbers {
                 // One for which there is no room is closed.
@@ -70,6 +81,21 @@ fn take(socket: RawFd, buffer: &mut [u8]) -> Result<Packet, Errno> {
         }
     }
     Ok(Packet { length: received.bytes, is_cut: received.flags.contains(MsgFlags::MSG_TRUNC), descriptor })
+}
+
+/// Closes what has come with a packet for whose last descriptors the process has no room.
+fn close_all(control: &[u8]) {
+    // SAFETY: there is room for many descriptors, so for a header, and zeroes are one of no kind.
+    let header = unsafe { control.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
+    // SAFETY: reckons, and looks at nothing.
+    let begins = usize::try_from(unsafe { libc::CMSG_LEN(0) }).unwrap_or(usize::MAX);
+    if (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+        let numbers = control.get(begins..header.cmsg_len).unwrap_or_default();
+        for number in numbers.as_chunks().0 {
+            // SAFETY: the kernel has just made it for this process, and nobody else knows of it.
+            drop(unsafe { OwnedFd::from_raw_fd(RawFd::from_ne_bytes(*number)) });
+        }
+    }
 }
 
 /// Waits for somebody who connects to a listener that does not block.
@@ -132,7 +158,7 @@ mod tests {
         unistd::{ForkResult, fork},
     };
 
-    use super::{receive, send};
+    use super::{ControlMessage, IoSlice, MOST_DESCRIPTORS, MsgFlags, receive, send, sendmsg};
     use crate::process::descriptors::numbers;
 
     fn pair() -> (OwnedFd, OwnedFd) {
@@ -141,6 +167,28 @@ mod tests {
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(10)
+    }
+
+    /// Sends so many descriptors of one file.
+    fn send_many(socket: &OwnedFd, count: usize) {
+        let file = File::open("/proc/self/comm").expect("a file");
+        let all = vec![file.as_raw_fd(); count];
+        let control = [ControlMessage::ScmRights(&all)];
+        let sent =
+            sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(b"x")], &control, MsgFlags::empty(), None).expect("sent");
+        assert_eq!(sent, 1);
+    }
+
+    #[test]
+    fn however_many_descriptors_come_none_stays_but_one() {
+        let (ours, theirs) = pair();
+        for count in [2, 5, 64, MOST_DESCRIPTORS] {
+            send_many(&theirs, count);
+            let first = numbers().len();
+            let packet = receive(ours.as_raw_fd(), &mut [0; 8], soon()).expect("it came");
+            assert!(packet.descriptor.is_some(), "{count}");
+            assert!(numbers().len() < first + 5, "{count}: other tests have a few at the most");
+        }
     }
 
     #[test]

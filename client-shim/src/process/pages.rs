@@ -45,19 +45,33 @@ pub(crate) fn new() -> io::Result<(Held, usize)> {
 /// Maps one of another process's; where it is.
 pub(crate) fn map(file: &Held) -> io::Result<usize> {
     let number = numbered(file)?;
+    // First: nothing else is asked of a file that some process may serve itself.
+    // SAFETY: asks of a descriptor of ours.
+    let seals = unsafe { libc::fcntl(number, libc::F_GET_SEALS) };
+    let is_lasting =
+        seals >= 0 && seals & (libc::F_SEAL_SHRINK | libc::F_SEAL_GROW) == libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+    if !is_lasting {
+        return Err(not_lasting());
+    }
     let mut status = std::mem::MaybeUninit::<libc::stat64>::zeroed();
     // SAFETY: the kernel writes to the structure.
     let is_known = unsafe { libc::fstat64(number, status.as_mut_ptr()) } == 0;
     // SAFETY: zeroed is a valid value, filled in or not.
     let size = unsafe { status.assume_init() }.st_size;
-    // SAFETY: asks of a descriptor of ours.
-    let seals = unsafe { libc::fcntl(number, libc::F_GET_SEALS) };
-    let is_lasting =
-        seals >= 0 && seals & (libc::F_SEAL_SHRINK | libc::F_SEAL_GROW) == libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
-    if !is_known || usize::try_from(size) != Ok(SIZE) || !is_lasting {
-        return Err(io::Error::other("what the other process gives is no page that lasts"));
+    if !is_known || usize::try_from(size) != Ok(SIZE) {
+        return Err(not_lasting());
     }
     mapped(number)
+}
+
+fn not_lasting() -> io::Error {
+    io::Error::other("what the other process gives is no page that lasts")
+}
+
+/// A new one that no other process has, zero: where it is.
+pub(crate) fn private() -> io::Result<usize> {
+    // Not a private mapping: after a fork one would be copied for the process that writes next, and the GPU has the first.
+    mapped_as(libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)
 }
 
 /// Gives back one that nobody else knows of.
@@ -71,9 +85,13 @@ fn numbered(file: &Held) -> io::Result<c_int> {
 }
 
 fn mapped(number: c_int) -> io::Result<usize> {
+    mapped_as(libc::MAP_SHARED, number)
+}
+
+fn mapped_as(how: c_int, number: c_int) -> io::Result<usize> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-    let start = unsafe { libc::mmap(ptr::null_mut(), SIZE, access, libc::MAP_SHARED, number, 0) };
+    let start = unsafe { libc::mmap(ptr::null_mut(), SIZE, access, how, number, 0) };
     if start == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(start.expose_provenance()) }
 }
 

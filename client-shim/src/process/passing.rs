@@ -120,10 +120,14 @@ fn open(how: SockFlag) -> io::Result<Held> {
     Held::made(|| socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC | how, None))
 }
 
-/// Whether the other end is this user's, and has its limits set.
-fn is_mine(socket: RawFd) -> io::Result<bool> {
+/// Nothing that is sent here, and no connection, is waited for longer than that.
+fn limit(socket: RawFd) -> io::Result<()> {
     let limit = TimeVal::seconds(i64::try_from(PATIENCE.as_secs()).unwrap_or(1));
-    setsockopt(&borrowed(socket), sockopt::SendTimeout, &limit)?;
+    Ok(setsockopt(&borrowed(socket), sockopt::SendTimeout, &limit)?)
+}
+
+/// Whether the other end is this user's.
+fn is_mine(socket: RawFd) -> io::Result<bool> {
     Ok(getsockopt(&borrowed(socket), sockopt::PeerCredentials)?.uid() == geteuid().as_raw())
 }
 
@@ -146,6 +150,7 @@ fn serve(door: &Held) {
 
 fn answer(peer: &Held) -> io::Result<()> {
     let peer = peer.number().ok_or(Errno::EBADF)?;
+    limit(peer)?;
     if !is_mine(peer)? {
         return Ok(());
     }
@@ -159,6 +164,8 @@ fn answer(peer: &Held) -> io::Result<()> {
 pub(crate) fn ask(secret: Secret, piece: u64) -> io::Result<Held> {
     let peer = open(SockFlag::empty())?;
     let number = peer.number().ok_or(Errno::EBADF)?;
+    // A handle that somebody has made up may name a socket at which nobody takes anybody in.
+    limit(number)?;
     connect(number, &address_of(secret)?)?;
     if !is_mine(number)? {
         return Err(io::Error::other("another user's process has the socket"));
@@ -190,6 +197,20 @@ mod tests {
 
     fn find(piece: u64) -> Option<Held> {
         (piece == 7).then(|| Held::for_the_vault(File::open("/proc/self/comm").unwrap().into_raw_fd()).unwrap())
+    }
+
+    #[test]
+    fn a_socket_at_which_nobody_is_taken_in_is_waited_for_only_so_long() {
+        let secret = [0xa5; 16];
+        let door = super::open(SockFlag::empty()).unwrap();
+        super::bind(door.number().unwrap(), &super::address_of(secret).unwrap()).unwrap();
+        super::listen(&borrowed(door.number().unwrap()), super::Backlog::new(0).unwrap()).unwrap();
+        // The only place where one waits is taken.
+        let first = super::open(SockFlag::empty()).unwrap();
+        super::connect(first.number().unwrap(), &super::address_of(secret).unwrap()).unwrap();
+        let begun = super::Instant::now();
+        assert!(ask(secret, 7).is_err());
+        assert!(begun.elapsed() >= super::PATIENCE, "it is waited for");
     }
 
     #[test]

@@ -55,7 +55,7 @@ use crate::{
     },
     daemon::evidence,
     kept::{self, shared, work::progress},
-    process::{log, settings, signals},
+    process::{failpoint::reached, log, settings, signals},
 };
 use told::Verdict;
 pub(crate) use told::of_child;
@@ -232,6 +232,9 @@ fn pass(
     }
     if let Some(answer) = with_others::instead(here, called, subject, PATIENCE) {
         return answer;
+    }
+    if answer.is_some() {
+        reached("error-answered");
     }
     let mut healthy = answer;
     let mut is_again = false;

@@ -91,6 +91,7 @@ impl Core {
             self.advance_joined();
             self.gpus.advance_gpus(&mut self.turn);
             self.faults.advance_held(&mut self.turn);
+            self.faults.advance_untold(&mut self.turn);
             self.advance_quit();
             if self.is_over() || self.next_deadline().is_none_or(|at| at > now) {
                 break;

@@ -3,6 +3,7 @@
 use super::ids::Pid;
 use super::place::Place;
 use serde::Serialize;
+use std::sync::Arc;
 
 /// What a Kubernetes cluster calls a container, as dcgm-exporter's labels have it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -47,7 +48,8 @@ pub(crate) struct Elsewhere {
     pub seen_as: Option<Pid>,
 }
 
-/// What is known of a client's process besides its pid: read from `/proc` when it came.
+/// What is known of a client's process besides its pid: read from `/proc` when it came, what the kernel tells at once, and
+/// the rest as soon as it could be read.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct Identity {
     /// When it was started, in clock ticks since boot; 0 when that could not be read.
@@ -78,4 +80,44 @@ pub(crate) struct Identity {
     /// remembered.
     #[serde(skip)]
     pub elsewhere: Option<Box<Elsewhere>>,
+    /// Whether it is still being read, and this is only what the kernel tells at once.
+    #[serde(skip)]
+    pub awaits_more: bool,
+}
+
+impl Identity {
+    /// More is known of a process of this pid: if it is the same one, and not a later one that has its pid.
+    pub(crate) fn complete(known: &mut Arc<Self>, more: &Arc<Self>) {
+        if known.start_time == more.start_time || known.start_time == 0 {
+            *known = Arc::new(more.completing(known));
+        }
+    }
+
+    /// What was read, and what was known before where nothing could be read, as of a process that had ended by then.
+    pub(super) fn completing(&self, known: &Self) -> Self {
+        let mut whole = self.clone();
+        if whole.cgroup.is_empty() {
+            whole.cgroup.clone_from(&known.cgroup);
+            whole.container = whole.container.or_else(|| known.container.clone());
+            whole.pod = whole.pod.or_else(|| known.pod.clone());
+        }
+        if whole.names.is_none() && whole.container == known.container {
+            whole.names.clone_from(&known.names);
+        }
+        // The kernel's name for it is in brackets.
+        if whole.command.is_empty() || whole.command.starts_with('[') && !known.command.is_empty() {
+            whole.command.clone_from(&known.command);
+        }
+        if whole.program.is_empty() {
+            whole.program.clone_from(&known.program);
+        }
+        if whole.place == Place::default() {
+            whole.place.clone_from(&known.place);
+        }
+        whole.label = whole.label.or_else(|| known.label.clone());
+        whole.visible = whole.visible.or_else(|| known.visible.clone());
+        whole.threads = whole.threads.or(known.threads);
+        whole.elsewhere = whole.elsewhere.or_else(|| known.elsewhere.clone());
+        whole
+    }
 }

@@ -81,6 +81,7 @@ impl Core {
         {
             quit.is_over = true;
             let status = quit.status;
+            self.faults.tell_all(&mut self.turn);
             self.turn.log(format!("Exit with status {status}"));
             self.turn.push(Effect::Exit { status });
         }

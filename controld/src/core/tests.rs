@@ -14,6 +14,7 @@ mod forged;
 mod gpus;
 mod held;
 mod joined;
+mod late_identity;
 mod named;
 mod newcomers;
 mod orders;

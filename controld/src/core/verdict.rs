@@ -68,6 +68,15 @@ impl SuspectIdentity {
         let seen_as = identity.elsewhere.as_ref().and_then(|known| known.seen_as);
         Self { cgroup, container, pod, names, command, seen_as }
     }
+
+    /// What is known when more was read, which is nothing where the process had ended by then.
+    pub(in crate::core) fn completed(&self, more: &Identity) -> Self {
+        let Self { cgroup, container, pod, names, command, .. } = self.clone();
+        let known = Identity { cgroup, container, pod, names, command, ..Identity::default() };
+        let mut whole = Self::of(&more.completing(&known));
+        whole.seen_as = whole.seen_as.or(self.seen_as);
+        whole
+    }
 }
 
 /// How sure a verdict is.

@@ -9,7 +9,7 @@ use super::processes::{kernel_pid, known_at_once};
 use crate::core::{
     ConnectionId, EntranceId, Identity, Input, Peer, Pid, ProcessKey, PsRow, SessionId, Uid, is_hidden, is_stand_in,
 };
-use crate::io::process::{open_same, pid_namespace_inode, uid_of};
+use crate::io::process::{open_same, pid_namespace_inode, start_time, uid_of};
 use crate::patience::patient;
 use crate::witness::identity::{Found, Identities};
 use nix::sys::signal::Signal;
@@ -39,7 +39,7 @@ async fn read_programs(identities: &Identities, rows: &mut [ClientRow], users: &
 impl Driver {
     /// A client waits for a server; where it has to be looked at first, it does so for that.
     pub(super) fn client_arrives(&mut self, connection: ConnectionId, peer: Peer) {
-        let process = ProcessKey { pid: peer.pid, start_time: known_at_once(peer.pid).start_time };
+        let process = ProcessKey { pid: peer.pid, start_time: start_time(kernel_pid(peer.pid)).unwrap_or_default() };
         if !self.following(|following, turn| following.look_first(turn, process, connection, peer)) {
             self.client_arrived(connection, peer);
         }

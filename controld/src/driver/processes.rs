@@ -1,7 +1,7 @@
 //! Pids as the core and as the kernel have them, and what is known of a process at once.
 
 use crate::core::{Identity, Pid};
-use crate::io::process::start_time;
+use crate::witness::identity::at_once;
 use std::sync::Arc;
 
 /// A pid as system calls take it.
@@ -13,7 +13,7 @@ pub(super) fn core_pid(pid: nix::unistd::Pid) -> Pid {
     pid.as_raw().cast_unsigned()
 }
 
-/// What the kernel tells of a process without its help, so that it can't hold anybody up.
+/// What is known of a process before it is read.
 pub(super) fn known_at_once(pid: Pid) -> Arc<Identity> {
-    Arc::new(Identity { start_time: start_time(kernel_pid(pid)).unwrap_or_default(), ..Identity::default() })
+    Arc::new(at_once(pid))
 }

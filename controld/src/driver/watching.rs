@@ -7,6 +7,7 @@ use crate::core::{ConnectionId, End, Input, Pid, ProcessKey, is_stand_in};
 use crate::devices;
 use crate::io::process::{WatchedProcess, open_process, start_time};
 use crate::io::reaper;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long to wait before a process that can't be watched is tried again.
@@ -41,12 +42,12 @@ impl Driver {
         let process = ProcessKey { pid, start_time: identity.start_time };
         if connection.is_none() {
             // A server has named it, by its pid alone: which process that is has to be known before it ends.
-            self.feed(Input::IdentityKnown { pid, identity });
+            self.feed(Input::IdentityKnown { pid, identity: Arc::clone(&identity) });
         }
         let uid = self.core.process_user(pid).unwrap_or(self.owner);
         let pidfd = opened.pidfd().and_then(|fd| fd.try_clone_to_owned().ok());
         self.following(|following, turn| following.follow(turn, process, pidfd));
-        self.witnesses.await_end(process, uid, opened);
+        self.witnesses.await_end(process, uid, identity, opened);
     }
 
     fn watch_later(&self, pid: Pid, connection: Option<ConnectionId>, error: &std::io::Error) {

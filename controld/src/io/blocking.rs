@@ -18,6 +18,8 @@ pub(crate) static LOOKS: Threads = Threads::new(32, 8);
 pub(crate) static QUESTIONS: Threads = Threads::new(16, 4);
 /// Looks at the files in which NVIDIA's driver tells of the machine's GPUs, one at a time.
 pub(crate) static MACHINE: Threads = Threads::new(1, 1);
+/// Looks into the folder in which a cluster names its containers.
+pub(crate) static FOLDERS: Threads = Threads::new(4, 4);
 /// Questions to the user database, which may be another machine's.
 pub(crate) static USER_LOOKUPS: Threads = Threads::new(8, 2);
 /// Calls on the directories of thin daemons, whose file systems may be anything.
@@ -27,7 +29,10 @@ pub(crate) static STATE: Threads = Threads::new(1, 1);
 
 /// How many threads all kinds can have at a time; they are started when they are needed.
 pub(crate) fn most() -> usize {
-    [&LOOKS, &QUESTIONS, &MACHINE, &USER_LOOKUPS, &JOINED_PLACES, &STATE].iter().map(|threads| threads.count).sum()
+    [&LOOKS, &QUESTIONS, &MACHINE, &FOLDERS, &USER_LOOKUPS, &JOINED_PLACES, &STATE]
+        .iter()
+        .map(|threads| threads.count)
+        .sum()
 }
 
 /// The threads of one kind of call.

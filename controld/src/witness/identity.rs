@@ -15,8 +15,12 @@
 //! What can't be read is empty, with one reason. Nothing here is proof against the process itself: a command line and an
 //! environment are what the process made of them.
 //!
-//! The driver calls [`Identities::of`] in a task of its own when a process comes with its first connection, and feeds
-//! what it found to the core.
+//! The driver calls [`Identities::more_of`] in a task of its own when a server has taken a process's first connection, and
+//! feeds what it found to the core. Until then the core has what the kernel tells without the process's help
+//! ([`at_once`]): a fault can come before the rest, and so can the process's end.
+//!
+//! A cluster's names of a container are read by threads of other calls than these: they are of no process's memory, and a
+//! user whose processes can't be read has pods that can be told of a fault.
 
 mod elsewhere;
 #[cfg(test)]
@@ -32,6 +36,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::core::{Identity, Pid, PodNames, Threads, Uid};
+use crate::io::blocking::FOLDERS;
 use crate::patience::patient;
 use crate::sys::other_proc::OtherProc;
 use crate::sys::proc::ProcDir;
@@ -47,6 +52,8 @@ pub(crate) const MAX_STUCK_OF_USER: usize = 2;
 pub(crate) const DEADLINE: Duration = Duration::from_millis(500);
 /// How long a free thread is waited for.
 const QUEUE_DEADLINE: Duration = Duration::from_millis(500);
+/// Whose threads read the names: the daemon's own.
+const OWN: Uid = 0;
 /// Bytes of a reader's stack; it calls little.
 const READER_STACK: usize = 256 * 1024;
 
@@ -103,9 +110,22 @@ struct Memory {
     label: Option<String>,
     visible: Option<String>,
     threads: Option<Threads>,
-    /// Of no process's memory, but read by the same thread: a folder may be of a slow file system.
-    names: Option<Box<PodNames>>,
     missing: Option<Missing>,
+}
+
+/// What the kernel tells of a process without its help, so that it can't hold anybody up.
+pub(crate) fn at_once(pid: Pid) -> Identity {
+    let Some(dir) = ProcDir::open(pid) else { return Identity::default() };
+    let Some(start_time) = dir.start_time() else { return Identity::default() };
+    let (cgroup, names) = Cgroups::parse(&dir.cgroup().unwrap_or_default()).telling();
+    Identity {
+        start_time,
+        cgroup,
+        container: names.container,
+        pod: names.pod,
+        awaits_more: true,
+        ..Identity::default()
+    }
 }
 
 /// Finds out who processes are.
@@ -170,6 +190,25 @@ impl Identities {
         self.read(dir, start_time, uid).await
     }
 
+    /// Finds out more of a process of whom this was known at once. Of one that has ended meanwhile that is all that there
+    /// is, and what its cluster calls it.
+    pub(crate) async fn more_of(&self, pid: Pid, uid: Uid, known: &Identity) -> Found {
+        let mut found = self.of(pid, uid, Some(known.start_time)).await;
+        if found.identity.cgroup.is_empty() {
+            let Identity { cgroup, container, pod, .. } = known.clone();
+            let names = self.names(container.clone()).await;
+            found.identity = Identity { cgroup, container, pod, names, ..found.identity };
+        }
+        found
+    }
+
+    /// What a cluster calls the container with this ID.
+    async fn names(&self, container: Option<String>) -> Option<Box<PodNames>> {
+        let (folder, container) = self.containers.clone().zip(container)?;
+        let find = move || pod_names::find(&folder, &container);
+        FOLDERS.run(OWN, patient(QUEUE_DEADLINE), find).await.ok()?.map(Box::new)
+    }
+
     /// Reads what a process's directory says.
     async fn read(&self, dir: ProcDir, start_time: u64, uid: Uid) -> Found {
         let cgroups = Cgroups::parse(&dir.cgroup().unwrap_or_default());
@@ -177,25 +216,21 @@ impl Identities {
         let name = dir.name();
         let readers_dir = dir.clone();
         let (cgroup, names) = cgroups.telling();
-        let named = self.containers.clone().zip(names.container.clone());
-        let read = move || {
-            let names = named.and_then(|(folder, container)| pod_names::find(&folder, &container)).map(Box::new);
-            Memory { names, ..text::read(&readers_dir) }
-        };
-        let memory = self.memory(uid, read).await;
+        let memory = self.memory(uid, move || text::read(&readers_dir));
+        let (memory, called) = tokio::join!(memory, self.names(names.container.clone()));
         let missing = match dir.start_time() {
             Some(again) if again == start_time => memory.missing,
             _ => Some(Missing::Ended),
         };
         let command = if memory.command.is_empty() { name.unwrap_or_default() } else { memory.command };
         let (container, pod, label, program) = (names.container, names.pod, memory.label, memory.program);
-        let (visible, threads, names) = (memory.visible, memory.threads, memory.names);
+        let (visible, threads) = (memory.visible, memory.threads);
         let identity = Identity {
             start_time,
             cgroup,
             container,
             pod,
-            names,
+            names: called,
             label,
             visible,
             threads,
@@ -203,6 +238,7 @@ impl Identities {
             program,
             place,
             elsewhere: None,
+            awaits_more: false,
         };
         Found { identity, cgroups, missing, seen_as: None }
     }

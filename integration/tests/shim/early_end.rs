@@ -13,7 +13,7 @@ use integration::under_test::{Subject, once};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::{Value, json};
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
 
 /// What the library says when a copy is ready, and when there is none.
@@ -21,6 +21,8 @@ const STANDS: &str = "a spare copy of the driver stands";
 const NONE: &str = "no spare copy of the driver";
 /// When it has all that the program has.
 const IS_LEVEL: &str = "the spare copy has all that the program has";
+/// The library's step at which the driver has answered a call with an error, and nobody was told.
+pub(super) const ERROR_ANSWERED: &str = "error-answered";
 /// In which way a recovery was made, as `mps_shim.h` has it.
 const BY_THE_SPARE: u64 = 1;
 /// Nobody but its culprit hears of a trap as long as the server lives.
@@ -64,6 +66,10 @@ struct Culprit {
 
 impl Culprit {
     fn start(sim: &Sim, kind: &str, has_spare: bool) -> Self {
+        Self::start_with(sim, kind, has_spare, &[])
+    }
+
+    fn start_with(sim: &Sim, kind: &str, has_spare: bool, more: &[(&str, &str)]) -> Self {
         let gate = sim.lab.dir().join("gate");
         mkfifo(&gate, Mode::S_IRWXU).expect("a FIFO");
         let mut command = if has_spare {
@@ -74,7 +80,7 @@ impl Culprit {
         } else {
             sim.command("mps-aggressor", &[kind])
         };
-        let process = Process::start(command.env("MPS_SIM_FAULT_GATE", &gate));
+        let process = Process::start(command.env("MPS_SIM_FAULT_GATE", &gate).envs(more.iter().copied()));
         sim.wait_event(&process, "ready");
         Self { process, gate }
     }
@@ -153,6 +159,36 @@ fn bystanders_with_spare_copies_go_on_after_a_trap_whose_server_tells_them_nothi
 }
 
 #[test]
+fn an_error_that_the_daemons_word_has_overtaken_is_told_and_the_server_is_ended() {
+    once(|subject| {
+        let sim = bench(subject, "");
+        let endless = endless(&sim);
+        let (go, library) = (sim.lab.dir().join("go"), shim::with_steps());
+        let held_at = format!("hold:{ERROR_ANSWERED}");
+        let more = [
+            ("LD_PRELOAD", library.to_str().expect("a plain path")),
+            ("MPS_SHIM_TEST_AT", held_at.as_str()),
+            ("MPS_SHIM_TEST_GO", go.to_str().expect("a plain path")),
+        ];
+        let culprit = Culprit::start_with(&sim, "trap", true, &more);
+        all_have_spares(&sim, &[&endless, &culprit.process]);
+        let server = sim.servers()[0];
+        culprit.faults();
+        // Its call has the error, and comes no further, while the daemon's word begins the recovery.
+        wait(&sim, "the call's error", || go.with_extension("held").exists());
+        wait(&sim, "a recovery", || culprit.process.errors().contains("from CUDA error 719"));
+        wait(&sim, "the server's end", || !told(&sim, "server-ended-early").is_empty());
+        let [ended] = &told(&sim, "server-ended-early")[..] else { panic!("{}", sim.lab.ask("events --json\n")) };
+        assert_eq!((&ended["server"], &ended["reason"]), (&server.into(), &"all-have-spares".into()), "{ended}");
+        fs::write(&go, "").expect("the folder is ours");
+        let finished = culprit.process.finish(LIMIT).expect("it ends");
+        assert_eq!(error_of(&finished), None, "{subject}: {finished:?}");
+        let finished = endless.finish(LIMIT).expect("it ends");
+        assert_eq!(error_of(&finished), Some(806), "{subject}: its server is gone: {finished:?}");
+    });
+}
+
+#[test]
 fn a_client_without_a_spare_copy_keeps_the_server_until_it_has_left() {
     once(|subject| {
         let sim = bench(subject, "");
@@ -194,22 +230,34 @@ fn an_illegal_access_ends_no_server_and_neither_does_anything_where_the_operator
     });
 }
 
+/// A program that asks what another GPU's context is called, before or after it has a spare copy, and has a fault then.
+fn asks_for_a_handle(subject: &Subject, has_copy_first: bool) {
+    let sim = Sim::new(subject, &[("MPS_SIM_DEVICES", "2")]);
+    sim.lab.start(&[]);
+    let (gate, go) = (sim.lab.dir().join("gate"), sim.lab.dir().join("go"));
+    mkfifo(&gate, Mode::S_IRWXU).expect("a FIFO");
+    let mut command = shim::recording(sim.command("mps-replay-probe", &["--scene", "named-contexts"]));
+    command.env("MPS_SHIM_REPLAY", "spare").env("MPS_SHIM_LOG", "1").env("MPS_SIM_FAULT_GATE", &gate);
+    if has_copy_first {
+        command.env("MPS_PROBE_GO", &go);
+    }
+    let process = Process::start(&mut command);
+    wait(&sim, "a spare copy", || {
+        let said = process.errors();
+        said.rfind(STANDS) > said.rfind(NONE) && (!has_copy_first || said.contains(IS_LEVEL))
+    });
+    fs::write(&go, "").expect("the folder is ours");
+    Culprit { process, gate }.goes_on_alone(subject);
+}
+
 #[test]
 fn a_spare_copy_has_no_context_on_a_gpu_of_which_the_program_has_the_handle_alone() {
-    once(|subject| {
-        let sim = Sim::new(subject, &[("MPS_SIM_DEVICES", "2")]);
-        sim.lab.start(&[]);
-        let gate = sim.lab.dir().join("gate");
-        mkfifo(&gate, Mode::S_IRWXU).expect("a FIFO");
-        let mut command = shim::recording(sim.command("mps-replay-probe", &["--scene", "named-contexts"]));
-        command.env("MPS_SHIM_REPLAY", "spare").env("MPS_SHIM_LOG", "1").env("MPS_SIM_FAULT_GATE", &gate);
-        let process = Process::start(&mut command);
-        wait(&sim, "a spare copy", || {
-            let said = process.errors();
-            said.rfind(STANDS) > said.rfind(NONE) && said.rfind(IS_LEVEL) > said.rfind(STANDS)
-        });
-        Culprit { process, gate }.goes_on_alone(subject);
-    });
+    once(|subject| asks_for_a_handle(subject, false));
+}
+
+#[test]
+fn a_spare_copy_stays_where_the_program_asks_what_another_gpus_context_is_called() {
+    once(|subject| asks_for_a_handle(subject, true));
 }
 
 const NEVER: &str = "[replay]\nend_tainted = \"never\"\n";

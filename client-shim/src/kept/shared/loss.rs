@@ -10,10 +10,10 @@ impl Shared {
     fn lose(&self, context: Option<usize>, error: CUresult) {
         for place in self.own.iter().flat_map(|page| page.places(context)) {
             let last = place.last();
-            if let Some(first) = place.slot.first_open(last) {
+            if let Some(first) = place.own.first_open(last) {
                 place.slot.lose(first, last, error);
             }
-            place.slot.release(last);
+            place.release();
         }
     }
 }
@@ -25,12 +25,12 @@ pub(super) fn lose(context: Option<usize>, error: CUresult) {
 }
 
 /// Nobody will write the number of a record. What has its word, and has not come, is not known apart from it.
-pub(super) fn skip(slot: Slot, number: u64, error: CUresult) {
+pub(super) fn skip(slot: Slot, own: Slot, number: u64, error: CUresult) {
     shared(|_| {
-        if let Some(first) = slot.first_open(number) {
+        if let Some(first) = own.first_open(number) {
             slot.lose(first, number, error);
         }
-        slot.withdraw(number);
+        [slot, own].into_iter().for_each(|slot| slot.withdraw(number));
     });
 }
 
@@ -46,10 +46,11 @@ pub(crate) fn recovered(lost: Option<CUresult>) {
             shared.lose(None, error);
             // Waits were lost with the streams that waited, of which the program is told.
             shared.pending.clear();
+            shared.awaited.clear();
         }
         None => {
             let places = shared.own.iter().flat_map(|page| page.places(None));
-            places.for_each(|place| place.slot.release(place.last()));
+            places.for_each(|place| place.release());
         }
     });
 }

@@ -6,7 +6,7 @@
 //!
 //! | a call | is |
 //! |---|---|
-//! | a record, by who has made the event | the driver's record, and behind it a write of the record's number in the page, by the stream |
+//! | a record, by who has made the event | the driver's record, and behind it two writes of the record's number, by the stream: in a page that no other process has, and in the shared one |
 //! | a wait by a stream of who has opened it | the stream's wait for the number of the last record |
 //! | a question, or a wait of the host | a look at the page |
 //! | what else has to do with an event of another process, or records one beside a stream's order | refused, by name |
@@ -27,8 +27,11 @@
 //! Programs that have given such an event away, or opened one, go the long way through each call from then on, as after a
 //! recovery; all others have one flag that is false. An event that was only made for others is the driver's alone until it
 //! is given away: then what was recorded last is recorded in the page, too. What is refused since no page would hear of it,
-//! a record by a graph, by a launch, for a context, is refused from its making on. Who can write the page is a process of the same user that was given it, and can lie: then those who share it wait
-//! for long, or are told of losses, or of none. Nothing that stands there is an address or a length here.
+//! a record by a graph, by a launch, for a context, is refused from its making on.
+//!
+//! **Lies.** Who can write the page is a process of the same user that was given it: those who have opened an event may wait
+//! for long by it, or be told of losses, or of none. Nothing that stands there is an address or a length here, the owner
+//! believes nothing of it, and who waits is let go at the owner's end by what he has noted himself.
 
 mod events;
 mod handle;
@@ -89,6 +92,9 @@ struct Shared {
     owners: BTreeMap<Secret, Owner>,
     /// What streams of this process wait for, or were to wait for, and is not known to have come.
     pending: Vec<Wait>,
+    /// By the word that they wait for: up to which number streams of this process were ever to wait. That the page says that
+    /// it has come, or is lost, frees no stream.
+    awaited: BTreeMap<u64, Wait>,
     /// So many of them are looked at before the next one comes.
     many: usize,
     /// Records of own events that are not to be believed yet.
@@ -135,7 +141,8 @@ fn is_used_now() {
 pub(crate) fn is_page(start: usize) -> bool {
     is_used()
         && shared(|shared| {
-            let mut all = shared.own.iter().map(OwnPage::start).chain(shared.opened.values().map(|(page, _)| *page));
+            let own = shared.own.iter().flat_map(OwnPage::starts);
+            let mut all = own.chain(shared.opened.values().map(|(page, _)| *page));
             all.any(|page| page == start)
         })
 }

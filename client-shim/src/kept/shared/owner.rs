@@ -40,10 +40,12 @@ const BEHIND_ALL: u32 = 0;
 /// As memory of the program's that is registered: for all contexts, and mapped.
 const REGISTERED_AS: u32 = 3;
 
-/// A page of this process's events.
+/// A page of this process's events, and one with the same places that no other process has: what others write in the first
+/// one neither keeps a record waiting nor says what was lost.
 #[derive(Debug)]
 pub(super) struct OwnPage {
     start: usize,
+    private: usize,
     file: Held,
     number: u64,
     /// By place: which event has it, or 0, the context of the last one that had, and the last record.
@@ -56,6 +58,8 @@ pub(super) struct OwnPage {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) slot: Slot,
+    /// The same in the page that is ours alone.
+    pub(super) own: Slot,
     last: &'static AtomicU64,
 }
 
@@ -64,18 +68,31 @@ impl Place {
     pub(super) fn last(&self) -> u64 {
         self.last.load(Ordering::Acquire)
     }
+
+    /// All its records have come, or never will.
+    pub(super) fn release(&self) {
+        [self.slot, self.own].into_iter().for_each(|slot| slot.release(self.last()));
+    }
 }
 
 impl OwnPage {
-    pub(super) fn start(&self) -> usize {
-        self.start
+    pub(super) fn starts(&self) -> [usize; 2] {
+        [self.start, self.private]
+    }
+
+    /// Whether the driver reaches it still.
+    fn is_registered(&self) -> bool {
+        self.starts().into_iter().all(is_registered)
     }
 
     /// The places of events of this context by name, or of all.
     pub(super) fn places(&self, context: Option<usize>) -> impl Iterator<Item = Place> {
         let of = self.contexts.iter().zip(self.last).enumerate();
         let used = of.filter(move |(_, (of, _))| **of != 0 && context.is_none_or(|context| context == **of));
-        used.filter_map(|(index, (_, last))| Some(Place { slot: Slot::of(self.start, index.key())?, last }))
+        used.filter_map(|(index, (_, last))| {
+            let [slot, own] = self.starts().map(|start| Slot::of(start, index.key()));
+            Some(Place { slot: slot?, own: own?, last })
+        })
     }
 }
 
@@ -83,6 +100,8 @@ impl OwnPage {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exported {
     pub(super) slot: Slot,
+    /// The same in the page that is ours alone.
+    own: Slot,
     /// Its context, by name.
     pub(super) context: usize,
     page: usize,
@@ -114,13 +133,14 @@ impl Shared {
     fn take(&mut self, pages: &[usize], context: usize) -> Option<Exported> {
         let page = self.own.iter_mut().find(|page| pages.contains(&page.start) && page.taken.contains(&0))?;
         let index = page.taken.iter().position(|event| *event == 0)?;
-        let slot = Slot::of(page.start, index.key())?;
+        let [slot, own] = page.starts().map(|start| Slot::of(start, index.key()));
+        let (slot, own) = (slot?, own?);
         self.exported += 1;
         let event = self.exported;
         slot.is_of(event);
         page.taken[index] = event;
         page.contexts[index] = context;
-        Some(Exported { slot, context, page: page.start, index, event, last: &page.last[index] })
+        Some(Exported { slot, own, context, page: page.start, index, event, last: &page.last[index] })
     }
 
     fn number_of(&self, page: usize) -> Option<u64> {
@@ -209,30 +229,43 @@ fn given_away(name: usize, event: CUevent, context: usize) -> Result<Exported, N
 
 fn place(context: usize) -> Result<Exported, NotOurs> {
     let name = names::name_of(context);
-    let all: Vec<usize> = shared(|shared| shared.own.iter().map(|page| page.start).collect());
     // Those that are not are registered again when nothing else is left.
-    let registered: Vec<usize> = all.iter().copied().filter(|page| is_registered(*page)).collect();
+    let (registered, left): (Vec<_>, Vec<_>) =
+        shared(|shared| shared.own.iter().map(|page| (page.starts(), page.is_registered())).collect::<Vec<_>>())
+            .into_iter()
+            .partition(|(_, is_registered)| *is_registered);
+    let registered: Vec<usize> = registered.into_iter().map(|([start, _], _)| start).collect();
     if let Some(exported) = shared(|shared| shared.take(&registered, name)) {
         return Ok(exported);
     }
-    for page in all.iter().filter(|page| !registered.contains(page)) {
-        let answer = register(*page, context).err().unwrap_or(CUresult::CUDA_SUCCESS);
-        checked("cuMemHostRegister", answer)?;
-        if let Some(exported) = shared(|shared| shared.take(&[*page], name)) {
+    for (starts, _) in left {
+        for start in starts.into_iter().filter(|start| !is_registered(*start)) {
+            let answer = register(start, context).err().unwrap_or(CUresult::CUDA_SUCCESS);
+            checked("cuMemHostRegister", answer)?;
+        }
+        if let Some(exported) = shared(|shared| shared.take(&starts[..1], name)) {
             return Ok(exported);
         }
     }
     let (file, start) = pages::new()?;
-    (0..COUNT.key()).filter_map(|index| Slot::of(start, index)).for_each(Slot::begin);
+    let private = pages::private().inspect_err(|_| pages::unmap(start))?;
+    for page in [start, private] {
+        (0..COUNT.key()).filter_map(|index| Slot::of(page, index)).for_each(Slot::begin);
+    }
     if let Err(answer) = register(start, context) {
-        pages::unmap(start);
+        [start, private].into_iter().for_each(pages::unmap);
+        return Err(NotOurs::Driver("cuMemHostRegister", answer.0));
+    }
+    if let Err(answer) = register(private, context) {
+        // The driver has the other one.
+        pages::unmap(private);
         return Err(NotOurs::Driver("cuMemHostRegister", answer.0));
     }
     // As long as the page, which is as long as the process.
     let last: &'static _ = Box::leak(Box::new([const { AtomicU64::new(RING - 1) }; COUNT]));
     let taken = shared(|shared| {
         let number = EVENTS + shared.own.len().key();
-        shared.own.push(OwnPage { start, file, number, taken: [0; COUNT], contexts: [0; COUNT], last });
+        shared.own.push(OwnPage { start, private, file, number, taken: [0; COUNT], contexts: [0; COUNT], last });
         shared.take(&[start], name)
     });
     taken.ok_or_else(|| NotOurs::System(io::Error::other("the page is full")))
@@ -252,24 +285,26 @@ fn record_behind(exported: &Exported, event: CUevent) -> Result<(), NotOurs> {
 
 /// Writes the number of a new record behind what a stream has, of the living copy; the driver's answer.
 pub(crate) fn record(exported: &Exported, stream: CUstream, is_per_thread: bool) -> CUresult {
-    let slot = exported.slot;
+    let Exported { slot, own, .. } = *exported;
     let number = exported.last.fetch_add(1, Ordering::AcqRel) + 1;
-    let address = slot.address(number);
     let mut answer = CUresult::CUDA_SUCCESS;
-    if !slot.has_room(number) {
-        let before = number.saturating_sub(RING);
+    if !own.has_room(number) {
+        let (address, before) = (own.address(number), number.saturating_sub(RING));
         answer = if is_per_thread {
             driver!(per_thread stream::cuStreamWaitValue64_v2(stream, address, before, GREATER_OR_EQUAL))
         } else {
             driver!(stream::cuStreamWaitValue64_v2(stream, address, before, GREATER_OR_EQUAL))
         };
     }
-    if answer.is_success() {
-        answer = if is_per_thread {
-            driver!(per_thread stream::cuStreamWriteValue64_v2(stream, address, number, BEHIND_ALL))
-        } else {
-            driver!(stream::cuStreamWriteValue64_v2(stream, address, number, BEHIND_ALL))
-        };
+    // Ours first: of what others see we know.
+    for address in [own, slot].map(|slot| slot.address(number)) {
+        if answer.is_success() {
+            answer = if is_per_thread {
+                driver!(per_thread stream::cuStreamWriteValue64_v2(stream, address, number, BEHIND_ALL))
+            } else {
+                driver!(stream::cuStreamWriteValue64_v2(stream, address, number, BEHIND_ALL))
+            };
+        }
     }
     if answer.is_success() {
         watch::settle_later(slot, number);
@@ -277,7 +312,7 @@ pub(crate) fn record(exported: &Exported, stream: CUstream, is_per_thread: bool)
         loss::published();
     } else if exported.last.compare_exchange(number, number - 1, Ordering::AcqRel, Ordering::Acquire).is_err() {
         // Another thread has the next number, and nobody will write this one.
-        loss::skip(slot, number, answer);
+        loss::skip(slot, own, number, answer);
     }
     answer
 }

@@ -30,7 +30,7 @@ use crate::{
     },
     process::{
         descriptors::Held,
-        log, pages,
+        lifeline, log, pages,
         passing::{self, Secret},
     },
 };
@@ -157,7 +157,7 @@ fn watched(owner: Secret) -> io::Result<()> {
         Some(true) => Ok(()),
         Some(false) => Err(io::Error::other("it has ended")),
         None => {
-            let lifeline = passing::ask(owner, LIFELINE)?;
+            let lifeline = lifeline::of_another(passing::ask(owner, LIFELINE)?)?;
             watch::begin()?;
             let owner_now = Owner { lifeline: Some(lifeline) };
             shared(|shared| {

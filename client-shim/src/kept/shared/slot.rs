@@ -151,16 +151,6 @@ impl Slot {
         }
     }
 
-    /// Nobody waits any longer for what an owner that has ended was to write.
-    pub(super) fn release_for_good(self) {
-        let last = self.recorded();
-        for number in last.saturating_sub(RING - 1)..=last {
-            if self.get(Self::of_number(number)) < number {
-                self.put(Self::of_number(number), RELEASED);
-            }
-        }
-    }
-
     /// Whether a record is one that was lost the last time that any was.
     pub(super) fn lost(self, number: u64) -> Option<CUresult> {
         (self.losses() > 0 && (self.get(LOW)..=self.get(HIGH)).contains(&number)).then(|| self.error())

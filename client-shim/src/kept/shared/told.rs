@@ -38,6 +38,10 @@ thread_local! {
 /// A stream is to wait for something.
 pub(super) fn expect(wait: Wait) {
     shared(|shared| {
+        let latest = shared.awaited.entry(wait.slot.address(wait.number)).or_insert(wait);
+        if latest.number < wait.number {
+            *latest = wait;
+        }
         shared.pending.push(wait);
         if shared.pending.len() > shared.many.max(FEW) {
             shared.look();

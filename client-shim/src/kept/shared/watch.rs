@@ -12,18 +12,15 @@ use super::{
     handle::LIFELINE,
     peer::Owner,
     shared,
-    slot::{COUNT, Slot, State, Wait},
+    slot::{Slot, State, Wait},
     told,
 };
-use crate::{
-    cuda::types::Key as _,
-    process::{
-        descriptors::Held,
-        glibc,
-        lifeline::{self, Bell},
-        panics::unpanicked,
-        passing::{self, Secret},
-    },
+use crate::process::{
+    descriptors::Held,
+    glibc,
+    lifeline::{self, Bell},
+    panics::unpanicked,
+    passing::{self, Secret},
 };
 
 /// Between two looks at records that are not settled, and at pages of owners that have ended: their GPU may write there
@@ -138,11 +135,7 @@ impl Shared {
 
     /// Nobody waits for what those will write that have ended.
     fn release(&self) {
-        for ((owner, _), (page, _)) in &self.opened {
-            if self.has_ended(*owner) {
-                (0..COUNT.key()).filter_map(|index| Slot::of(*page, index)).for_each(Slot::release_for_good);
-            }
-        }
+        self.awaited.values().filter(|wait| self.has_ended(wait.owner)).for_each(Wait::release_for_good);
     }
 }
 
@@ -158,7 +151,7 @@ struct Watched {
 /// Of owners that seem to have ended those that have: it may be that a lifeline was closed by a program that closes all
 /// descriptors, and then another one is given.
 fn ask_again(owners: Vec<Secret>) -> Vec<Secret> {
-    let is_gone = |owner: &Secret| match passing::ask(*owner, LIFELINE) {
+    let is_gone = |owner: &Secret| match passing::ask(*owner, LIFELINE).and_then(lifeline::of_another) {
         Ok(lifeline) => {
             let owner_now = Owner { lifeline: Some(lifeline) };
             shared(|shared| shared.owners.insert(*owner, owner_now));

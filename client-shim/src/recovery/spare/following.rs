@@ -93,6 +93,15 @@ struct Object {
     end: End,
 }
 
+/// Whether the program has contexts where the copy has them. One of which it has the handle alone, or which has flags, is
+/// nothing that could be made: a program that asks what another GPU's context is called keeps its copy.
+fn are_the_same(wanted: &[(CUdevice, Retained)], known: &[(CUdevice, Retained)]) -> bool {
+    let there = |all: &[(CUdevice, Retained)]| -> BTreeSet<(CUdevice, usize)> {
+        all.iter().filter(|(_, of)| of.count > 0).map(|(device, of)| (*device, of.context)).collect()
+    };
+    there(wanted) == there(known)
+}
+
 /// All that the copy has.
 #[derive(Debug)]
 pub(super) struct Made {
@@ -152,9 +161,7 @@ impl Made {
     /// # Errors
     /// It cannot have it, or its contexts are no longer those of the program: then it is of no use.
     pub(super) fn follow_memory(&mut self, memory: &Memory) -> Result<u64, Failed> {
-        let sameness = |(device, of): &(CUdevice, Retained)| (*device, of.context, of.count > 0);
-        let are_the_same = memory.contexts.iter().map(sameness).eq(self.contexts.iter().map(sameness));
-        if !are_the_same || memory.peers != self.peers {
+        if !are_the_same(&memory.contexts, &self.contexts) || memory.peers != self.peers {
             return Err(Failed { call: "a look at the same contexts", answer: CUresult(201) });
         }
         self.retain_and_set(memory)?;
@@ -169,7 +176,13 @@ impl Made {
 
     /// Has each context retained as often as the program has, with the same flags.
     fn retain_and_set(&mut self, memory: &Memory) -> Result<(), Failed> {
-        for ((device, of), (_, wanted)) in self.contexts.iter_mut().zip(&memory.contexts) {
+        for (device, wanted) in &memory.contexts {
+            let place = self.contexts.iter().position(|(known, _)| known == device).unwrap_or_else(|| {
+                self.contexts.push((*device, Retained::default()));
+                self.contexts.len() - 1
+            });
+            let (_, of) = &mut self.contexts[place];
+            of.context = wanted.context;
             if let Some(flags) = wanted.flags.filter(|_| of.flags != wanted.flags) {
                 let answer = driver!(context::cuDevicePrimaryCtxSetFlags_v2(*device, flags));
                 checked("cuDevicePrimaryCtxSetFlags", answer)?;
@@ -398,5 +411,25 @@ impl Made {
             enter(context)?;
             checked("cuStreamQuery", driver!(stream::cuStreamQuery(CUstream(0))))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Retained, are_the_same};
+
+    #[test]
+    fn contexts_are_those_that_are_retained() {
+        let (first, second) = (0xc0, 0xc1);
+        let of = |context, count| Retained { context, count, flags: None };
+        let alone = [(0, of(first, 1))];
+        for beside in [of(second, 0), Retained { flags: Some(4), ..of(0, 0) }] {
+            assert!(are_the_same(&[alone[0], (1, beside)], &alone), "{beside:?} is nothing that could be made");
+        }
+        assert!(are_the_same(&[(0, of(first, 3))], &alone), "how often, is set");
+        let both = [alone[0], (1, of(second, 1))];
+        assert!(!are_the_same(&both, &alone) && !are_the_same(&alone, &both));
+        assert!(!are_the_same(&[alone[0], (1, of(second, 0))], &both), "it has ended");
+        assert!(!are_the_same(&[(0, of(second, 1))], &alone), "it is another one");
     }
 }

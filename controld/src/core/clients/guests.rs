@@ -101,11 +101,8 @@ impl Guests {
 
     /// More is known of a process.
     pub(in crate::core) fn identity_known(&mut self, pid: Pid, identity: &Arc<Identity>) {
-        let fits = |known: &Identity| known.start_time == identity.start_time || known.start_time == 0;
         let own = self.all.iter_mut().filter(|((_, guest), _)| *guest == pid).map(|(_, guest)| guest);
-        own.filter(|guest| fits(&guest.process.identity)).for_each(|guest| {
-            guest.process.identity = Arc::clone(identity);
-        });
+        own.for_each(|guest| Identity::complete(&mut guest.process.identity, identity));
     }
 
     /// When a server is to be asked for one that leaves.

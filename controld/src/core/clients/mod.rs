@@ -198,12 +198,10 @@ impl Clients {
 
     /// More is known of a client than when it came, or than a census told.
     pub(super) fn identity_known(&mut self, pid: Pid, identity: &Arc<Identity>) {
-        let fits = |known: &Identity| known.start_time == identity.start_time || known.start_time == 0;
-        if let Some(process) = self.processes.get_mut(&pid).filter(|process| fits(&process.identity)) {
-            process.identity = Arc::clone(identity);
-        }
-        for client in self.connections.values_mut().filter(|client| client.peer.pid == pid && fits(&client.identity)) {
-            client.identity = Arc::clone(identity);
+        let of_process = self.processes.get_mut(&pid).map(|process| &mut process.identity);
+        let clients = self.connections.values_mut().filter(|client| client.peer.pid == pid);
+        for known in clients.map(|client| &mut client.identity).chain(of_process) {
+            Identity::complete(known, identity);
         }
         self.guests.identity_known(pid, identity);
     }

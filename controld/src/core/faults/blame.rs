@@ -17,12 +17,12 @@
 
 use super::Faults;
 use super::incident::Pronounced;
+use crate::core::Core;
 use crate::core::clients::client::Process;
 use crate::core::events::JournalEvent;
 use crate::core::evidence::{End, ProcessKey};
 use crate::core::ids::{Pid, ServerEpoch, Uid};
 use crate::core::verdict::{Confidence, Suspect, Verdict};
-use crate::core::{Core, Effect};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -245,13 +245,12 @@ impl Core {
         }
         self.faults.verdicts.push_back(verdict.clone());
         self.turn.log(verdict.to_string());
-        let announcement = self.announce(epoch, verdict.clone());
-        self.turn.push(Effect::Announce(Box::new(announcement)));
         self.turn.record(if corrects.is_some() {
             JournalEvent::VerdictCorrected { verdict: verdict.clone(), users }
         } else {
             JournalEvent::Verdict { verdict: verdict.clone(), users }
         });
+        self.announce(epoch, verdict.clone(), culprit);
         Some(verdict)
     }
 

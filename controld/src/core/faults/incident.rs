@@ -207,7 +207,7 @@ impl Incident {
     /// More is known of a client.
     fn identity_known(&mut self, pid: Pid, identity: &Arc<Identity>) {
         if let Some((_, process)) = self.clients.iter_mut().find(|(known, _)| *known == pid) {
-            process.identity = Arc::clone(identity);
+            Identity::complete(&mut process.identity, identity);
         }
     }
 }
@@ -216,6 +216,9 @@ impl Faults {
     /// More is known of a client.
     pub(in crate::core) fn identity_known(&mut self, pid: Pid, identity: &Arc<Identity>) {
         self.incidents.values_mut().for_each(|incident| incident.identity_known(pid, identity));
+        let dead = self.deaths.iter_mut().filter(|death| death.key.pid == pid);
+        dead.for_each(|death| Identity::complete(&mut death.process.identity, identity));
+        self.untold.identity_known(pid, identity);
     }
 
     /// Whether the fault of a server still is to have its verdict.

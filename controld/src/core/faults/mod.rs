@@ -8,7 +8,7 @@
 //! | [`incident`], [`self_report`] | which signs belong together, and when a client's own word is one |
 //! | `nature` | whether it was an exception, whose server may be ended at once |
 //! | [`blame`] | who it was |
-//! | `announce` | whom it concerns, by name |
+//! | `announce` | whom it concerns, by name, and until when that is waited for |
 //! | [`sanctions`] | what becomes of culprits |
 //! | [`reach`], [`spared`], [`recovered`] | whom a fault has left alone, and what becomes of their server |
 //! | [`funeral`], [`held`] | what is done for a client that died in the middle of its work, and for how much of them |
@@ -16,7 +16,7 @@
 //! | [`hardware`] | whether it was rather the GPU |
 //! | [`teardown`] | whether anything is left of a client whose fault was isolated |
 
-mod announce;
+pub(super) mod announce;
 pub(super) mod blame;
 pub(super) mod burials;
 pub(super) mod funeral;
@@ -37,10 +37,12 @@ pub(super) mod teardown;
 
 use crate::core::Core;
 use crate::core::clients::fate::Part;
+use crate::core::effect::Turn;
 use crate::core::evidence::ProcessKey;
 use crate::core::ids::{ServerEpoch, Uid};
 use crate::core::saved::{Saved, SavedServer, read, written};
 use crate::core::verdict::Verdict;
+use announce::Untold;
 use blame::{Death, Deaths, Verdicts};
 use burials::Burial;
 use core::time::Duration;
@@ -64,6 +66,8 @@ pub(super) struct Faults {
     doubted: BTreeMap<Uid, Duration>,
     verdicts: Verdicts,
     next_verdict: u64,
+    /// The verdicts that nobody outside is told of yet.
+    untold: Untold,
     /// The clients that died lately, oldest first.
     deaths: Deaths,
     /// What has become of the servers that a fault has cost clients.
@@ -87,6 +91,7 @@ impl Default for Faults {
             doubted: BTreeMap::new(),
             verdicts: Verdicts::new(),
             next_verdict: 1,
+            untold: Untold::default(),
             deaths: Deaths::new(),
             aftermaths: BTreeMap::new(),
             funerals: BTreeMap::new(),
@@ -139,7 +144,17 @@ impl Faults {
     pub(super) fn deadline(&self) -> Option<Duration> {
         let signs = [self.incidents_deadline(), self.endings_deadline()];
         let dead = [self.funerals_deadline(), self.burials_deadline(), self.held_deadline(), self.teardowns_deadline()];
-        signs.into_iter().chain(dead).flatten().min()
+        signs.into_iter().chain(dead).chain([self.untold.deadline()]).flatten().min()
+    }
+
+    /// Has those told of verdicts of whom all is known that concerns them, or will not be.
+    pub(super) fn advance_untold(&mut self, turn: &mut Turn) {
+        self.untold.advance(turn);
+    }
+
+    /// The daemon is about to exit: has everything told as it is known.
+    pub(super) fn tell_all(&mut self, turn: &mut Turn) {
+        self.untold.flush(turn);
     }
 
     /// The clients that died lately, oldest first.

@@ -161,6 +161,8 @@ pub(super) struct World {
     /// The address spaces that the module knows.
     spaces: BTreeMap<u64, ProcessKey>,
     verdicts: Vec<Verdict>,
+    /// Those that nobody outside was told of, and since when.
+    unannounced: BTreeMap<u64, Duration>,
     /// Who has caused a fault.
     guilty: BTreeSet<ProcessKey>,
     /// How many processes have had this pid and are dead.
@@ -227,6 +229,7 @@ impl World {
             sought: Vec::new(),
             spaces: BTreeMap::new(),
             verdicts: Vec::new(),
+            unannounced: BTreeMap::new(),
             guilty: BTreeSet::new(),
             births: BTreeMap::new(),
             untold: BTreeSet::new(),
@@ -263,6 +266,11 @@ impl World {
     fn identity(&self, pid: u32) -> Arc<Identity> {
         let visible = Self::claim(pid).filter(|_| self.has_gpus).map(|gpu| uuid(gpu).to_string());
         Arc::new(Identity { visible, ..Identity::clone(&identity(pid, self.birth(pid))) })
+    }
+
+    /// What is known of a process when it comes: of every other one more follows, unless it can't be read.
+    fn at_once(&self, pid: u32) -> Arc<Identity> {
+        Arc::new(Identity { awaits_more: pid % 2 == 1, ..Identity::clone(&self.identity(pid)) })
     }
 
     fn number(&mut self) -> u64 {

@@ -271,3 +271,51 @@ proptest! {
         prop_assert_eq!(found.as_deref(), Some("here"));
     }
 }
+
+#[test]
+fn of_a_process_that_has_ended_its_pod_and_the_names_of_that_are_found_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("train-0_research_main-4f5a.log"), "").unwrap();
+    let mut child = Command::new("true").spawn().unwrap();
+    let started = at_once(child.id()).start_time;
+    child.wait().unwrap();
+    let known = Identity {
+        start_time: started,
+        cgroup: "/kubepods/pod1/4f5a".to_owned(),
+        container: Some("4f5a".to_owned()),
+        pod: Some("1".to_owned()),
+        awaits_more: true,
+        ..Identity::default()
+    };
+    let identities = Identities { deadline: PATIENCE, ..Identities::naming(&folder.path().display().to_string()) };
+    let found = run(identities.more_of(child.id(), 0, &known));
+    assert_eq!(found.missing, Some(Missing::Ended));
+    let Identity { cgroup, container, pod, names, awaits_more, .. } = found.identity;
+    assert_eq!((cgroup, container, pod), (known.cgroup, known.container, known.pod));
+    assert_eq!(names.map(|names| names.pod_name).as_deref(), Some("train-0"));
+    assert!(!awaits_more, "nothing more will be known");
+}
+
+#[test]
+fn what_the_kernel_tells_at_once_is_what_is_read_later_and_awaits_that() {
+    let known = at_once(std::process::id());
+    let read = run(patient().more_of(std::process::id(), 0, &known));
+    assert_eq!((read.missing, read.identity.awaits_more, known.awaits_more), (None, false, true));
+    assert_eq!((known.start_time, known.cgroup), (read.identity.start_time, read.identity.cgroup));
+    assert!(known.command.is_empty() && !read.identity.command.is_empty());
+    let nobody = at_once(0);
+    assert_eq!(nobody, Identity::default());
+}
+
+#[test]
+fn a_user_whose_processes_cannot_be_read_has_pods_that_have_names() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("train-0_research_main-4f5a.log"), "").unwrap();
+    run(async {
+        let identities = Identities { deadline: SHORT, ..Identities::naming(&folder.path().display().to_string()) };
+        identities.stuck.lock().insert(7, MAX_STUCK_OF_USER);
+        assert_eq!(identities.of(std::process::id(), 7, None).await.missing, Some(Missing::UserIsStuck));
+        let names = identities.names(Some("4f5a".to_owned())).await.expect("a folder is no process's memory");
+        assert_eq!((names.pod_name.as_str(), names.namespace.as_str()), ("train-0", "research"));
+    });
+}

@@ -27,7 +27,7 @@ pub(super) fn read(dir: &ProcDir) -> Memory {
     let found = dir.file("environ").map_err(|error| reason(&error)).and_then(search);
     let missing = words.as_ref().err().or(found.as_ref().err()).copied();
     let (words, Variables { label, visible, threads }) = (words.unwrap_or_default(), found.unwrap_or_default());
-    Memory { command: command(&words), program: program(&words), label, visible, threads, names: None, missing }
+    Memory { command: command(&words), program: program(&words), label, visible, threads, missing }
 }
 
 fn reason(error: &io::Error) -> Missing {

@@ -2,6 +2,7 @@
 
 mod ends;
 mod faults;
+mod hostile;
 mod parties;
 mod random;
 mod sound;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 /// A scene by its name.
 type Scene = (&'static str, fn() -> Found<()>);
 
-const SCENES: [Scene; 15] = [
+const SCENES: [Scene; 20] = [
     ("without_faults", sound::without_faults),
     ("recorded_before_it_was_exported", sound::recorded_before_it_was_exported),
     ("owner_faults_at_rest", faults::owner_faults_at_rest),
@@ -31,6 +32,11 @@ const SCENES: [Scene; 15] = [
     ("three_in_a_row", faults::three_in_a_row),
     ("owner_is_refused", ends::owner_is_refused),
     ("owner_ends_its_context", ends::owner_ends_its_context),
+    ("page_is_written_over", hostile::page_is_written_over),
+    ("records_are_made_up", hostile::records_are_made_up),
+    ("handles_are_made_up", hostile::handles_are_made_up),
+    ("page_cannot_be_made_smaller", hostile::page_cannot_be_made_smaller),
+    ("another_user_has_nothing", hostile::another_user_has_nothing),
 ];
 
 /// Where somebody gives a server for a spare copy; not among all.

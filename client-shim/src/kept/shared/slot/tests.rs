@@ -1,4 +1,4 @@
-use super::{COUNT, CUresult, ERROR, EXTERNAL, RING, Slot, State, WORDS, pages};
+use super::{COUNT, CUresult, ERROR, EXTERNAL, LOSSES, RECORDED, RELEASED, RING, Slot, State, WORDS, Wait, pages};
 
 fn slot() -> Slot {
     let (_, page) = pages::new().expect("a page");
@@ -79,7 +79,7 @@ fn of_an_owner_that_has_ended_nothing_more_comes() {
     let late = slot.wait([0; 16]);
     come(slot, first);
     assert_eq!([early, late].map(|wait| wait.state(true)), [State::Come, State::Lost(EXTERNAL)]);
-    slot.release_for_good();
+    [early, late].iter().for_each(Wait::release_for_good);
     assert_eq!([early, late].map(|wait| wait.state(false)), [State::Come, State::Lost(EXTERNAL)]);
 }
 
@@ -96,6 +96,25 @@ fn what_is_not_settled_is_not_believed_yet() {
 }
 
 #[test]
+fn a_stream_is_released_whatever_another_process_has_written_there() {
+    let slot = slot();
+    for number in [RING, 1 << 61, RELEASED - 1] {
+        slot.put(RECORDED, number);
+        let wait = slot.wait([0; 16]);
+        for value in [0, number - 1, u64::MAX, 1 << 63, number | 1 << 63] {
+            // What the page says of the last record or of losses is another thing by now.
+            [(RECORDED, 3), (LOSSES, value)].into_iter().for_each(|(at, value)| slot.put(at, value));
+            slot.put(Slot::of_number(number), value);
+            wait.release_for_good();
+            let there = slot.get(Slot::of_number(number));
+            assert!(there.wrapping_sub(number).cast_signed() >= 0, "{number:#x}: {value:#x}: {there:#x}");
+        }
+    }
+    slot.put(RECORDED, RELEASED);
+    assert_eq!(slot.wait([0; 16]).state(false), State::Lost(EXTERNAL), "no stream is to wait for that");
+}
+
+#[test]
 fn another_process_may_write_anything_there() {
     let slot = slot();
     for value in [0, 1, RING, u64::MAX, u64::MAX - 3, 1 << 62, 1 << 63] {
@@ -106,7 +125,7 @@ fn another_process_may_write_anything_there() {
         let _open = slot.first_open(last.max(RING));
         slot.lose(3, 4, CUresult(719));
         slot.release(9);
-        slot.release_for_good();
+        wait.release_for_good();
         slot.withdraw(9);
     }
     for wrong in [0, 1, 600, 719 << 32, u64::MAX] {

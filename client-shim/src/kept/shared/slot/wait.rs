@@ -38,6 +38,10 @@ impl Slot {
 impl Wait {
     /// What has become of it, by an owner that has ended or not.
     pub(in super::super) fn state(&self, has_ended: bool) -> State {
+        if self.number >= RELEASED {
+            // No record has that: it is a lie, and what is written to release it would not.
+            return State::Lost(EXTERNAL);
+        }
         // The number comes before what is said of losses, since it is written after that.
         let come = self.slot.get(Slot::of_number(self.number));
         let settled = self.slot.get(SETTLED);
@@ -53,6 +57,16 @@ impl Wait {
             _ if has_ended => State::Lost(EXTERNAL),
             come if come >= self.number => State::Unsettled,
             _ => State::Open,
+        }
+    }
+
+    /// No stream waits any longer for what an owner that has ended was to write. A stream compares as the GPU does, by the
+    /// sign of the difference, and what stands there may be anything.
+    pub(in super::super) fn release_for_good(&self) {
+        let at = Slot::of_number(self.number);
+        let has_come = self.slot.get(at).wrapping_sub(self.number).cast_signed() >= 0;
+        if !has_come {
+            self.slot.put(at, RELEASED);
         }
     }
 }

@@ -145,7 +145,7 @@ impl World {
                     self.feed(Input::ClientArrived {
                         connection,
                         peer,
-                        identity: self.identity(peer.pid),
+                        identity: self.at_once(peer.pid),
                         entrance: None,
                     });
                 }
@@ -160,7 +160,7 @@ impl World {
                     self.came.insert(connection, self.now);
                     self.came_by.insert(connection, entrance);
                     self.came_to.entry(peer.pid).or_default().insert(Some(entrance));
-                    let (identity, entrance) = (self.identity(peer.pid), Some(entrance));
+                    let (identity, entrance) = (self.at_once(peer.pid), Some(entrance));
                     self.feed(Input::ClientArrived { connection, peer, identity, entrance });
                 }
             }

@@ -56,6 +56,8 @@ impl World {
             Effect::WatchProcess { pid, .. } => self.watch(pid),
             Effect::Record(event) => self.recorded(*event),
             Effect::Announce(told) => {
+                let since = self.unannounced.remove(&told.verdict.number);
+                assert!(since.is_some(), "each verdict is told once: {told:?}");
                 assert!(
                     told.victims.iter().all(|victim| told.verdict.victims.contains(&victim.process.pid)),
                     "{told:?}"
@@ -124,7 +126,10 @@ impl World {
             }
             // Nobody asks for a place here.
             Effect::SpareVoid { .. } => panic!("nobody has a spare copy"),
-            Effect::Exit { status } => self.exit = Some(status),
+            Effect::Exit { status } => {
+                assert!(self.unannounced.is_empty(), "all is told before the end: {:?}", self.unannounced);
+                self.exit = Some(status);
+            }
         }
     }
 
@@ -162,10 +167,12 @@ impl World {
             self.watched.insert(pid);
             let process = self.key(pid);
             self.copies.insert(process);
+            // Some are never read.
+            let identity = if pid % 4 == 1 { self.at_once(pid) } else { self.identity(pid) };
             for input in [
                 Input::CopiesHeld { process, descriptors: 2 },
                 Input::Tracked { process, tracked: true },
-                Input::IdentityKnown { pid, identity: self.identity(pid) },
+                Input::IdentityKnown { pid, identity },
             ] {
                 let effects = self.core.handle(self.now, input);
                 for effect in effects {
@@ -214,6 +221,7 @@ impl World {
             let hit = verdict.spared.iter().find(|pid| is_first && is_client(pid) && server.hit.contains(pid));
             assert_eq!(hit, None, "nobody is called spared whom the fault has reached: {verdict:?}");
         }
+        self.unannounced.insert(verdict.number, self.now);
         self.verdicts.push(verdict);
     }
 

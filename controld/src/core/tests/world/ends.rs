@@ -64,6 +64,8 @@ impl World {
         // What was made and never noted is taken away.
         let known: BTreeSet<u64> = saved.named.iter().flat_map(|it| &it.namespaces).map(|it| it.id).collect();
         self.open.retain(|id, _| known.contains(&id.0));
+        // What was not told is lost with the daemon.
+        self.unannounced.clear();
         let (core, effects) = Core::restored(self.now, self.policy.clone(), &saved, &alive);
         assert_eq!(core.entrances().len(), known.len(), "namespaces survive");
         assert_eq!(core.defaults, self.core.defaults, "defaults survive");
@@ -103,7 +105,7 @@ impl World {
             self.waiting.insert(connection, peer);
             self.came.insert(connection, self.now);
             let entrance = self.came_by.get(&connection).copied();
-            self.feed(Input::ClientArrived { connection, peer, identity: self.identity(peer.pid), entrance });
+            self.feed(Input::ClientArrived { connection, peer, identity: self.at_once(peer.pid), entrance });
         }
     }
 }

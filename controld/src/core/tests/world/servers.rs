@@ -75,7 +75,7 @@ impl World {
             }
             let peer = self.waiting[&connection];
             let entrance = self.came_by.get(&connection).copied();
-            self.feed(Input::ClientArrived { connection, peer, identity: self.identity(peer.pid), entrance });
+            self.feed(Input::ClientArrived { connection, peer, identity: self.at_once(peer.pid), entrance });
         }
         while let Some(index) = self.asked.iter().position(|asked| asked.server == epoch) {
             let Asked { id, .. } = self.asked.remove(index);

@@ -83,6 +83,7 @@ fn identity(process: ProcessKey) -> Arc<Identity> {
         command: format!("/usr/bin/python3 -m worker --number {} {}", process.pid, "--option=value ".repeat(14)),
         program: "/usr/bin/python3".to_owned(),
         place: Place::default(),
+        awaits_more: false,
     })
 }
 

@@ -83,6 +83,12 @@ impl Party {
         lines.iter().try_for_each(|line| self.ok(line))
     }
 
+    /// How many files it has open.
+    pub(super) fn descriptors(&self) -> Found<usize> {
+        let folder = format!("/proc/{}/fd", self.child.id());
+        Ok(std::fs::read_dir(folder).map_err(|error| error.to_string())?.count())
+    }
+
     pub(super) fn kill(&mut self) -> Found<()> {
         self.child.kill().map_err(|error| error.to_string())?;
         self.child.wait().map(drop).map_err(|error| error.to_string())

@@ -9,12 +9,17 @@ use crate::programs::replay_probe::failed;
 use cudarc::driver::sys;
 use serde_json::{Value, json};
 use std::ffi::{c_int, c_uint, c_void};
+use std::path::Path;
 use std::ptr::{null, null_mut};
+use std::thread;
+use std::time::Duration;
 
 /// The table that cudart gets its contexts by, and the place of the function there.
 const CUDART: [u8; 16] = *b"\x6b\xd5\xfb\x6c\x5b\xf4\xe7\x4a\x89\x87\xd9\x39\x12\xfd\x9d\xf9";
 const PRIMARY: usize = 2;
 const BYTES: usize = 4096;
+/// Between two looks whether a test wants the program to go on.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 type Primary = unsafe extern "C" fn(*mut sys::CUcontext, c_int) -> u32;
 
@@ -117,8 +122,18 @@ fn is_active(device: c_int) -> Result<bool, GpuError> {
     Ok(active != 0)
 }
 
+/// Waits for the file that a test names, if it names one.
+fn wait_to_go() {
+    if let Some(go) = std::env::var_os("MPS_PROBE_GO") {
+        while !Path::new(&go).exists() {
+            thread::park_timeout(BETWEEN_LOOKS);
+        }
+    }
+}
+
 /// A fault on the one GPU that it uses, and then it uses the other one by the handle that it has had all the while.
 pub(super) fn named_contexts(stage: &Stage) -> Result<Value, GpuError> {
+    wait_to_go();
     let (first, named) = (current()?, [handle(0)?, handle(1)?]);
     enter(named[1])?;
     // SAFETY: a context is current, which is not there.
