@@ -185,6 +185,10 @@ pub(super) fn follow(followed: &mut Followed) {
     } else {
         Ok((0, None))
     };
+    if due.objects || is_to_settle {
+        // What it has is told again when it has that.
+        followed.level = Level::Behind;
+    }
     match done {
         Ok((behind, objects)) => {
             if due.objects {
