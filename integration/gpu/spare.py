@@ -23,8 +23,8 @@ STEPS = ("wait", "map", "objects")
 SWITCH = ("held", "alive", "memory", "objects", "stack", "settings", "variables", "graphs", "names", "lead")
 # The ways as `victims` has them, and what each is called.
 WAYS = {"spare": "spare", "spare full": "spare with full stacks", COLD: "cold"}
-# What the library says when the copy has all that the program has.
-IS_LEVEL = "the spare copy has all that the program has"
+# What the library says when the copy has all that the program has, to the end of the line.
+IS_LEVEL = "the spare copy has all that the program has\n"
 # After how many switches of one process what it has is counted, besides the last one.
 COUNTED_AFTER = (10, 100, 500)
 # The two that are compared.

@@ -114,7 +114,13 @@ pub(super) fn alter(
     }
     enter(translated(wanted.context, renamed)?)?;
     let nodes = before.plan.nodes.iter().zip(&wanted.plan.nodes);
-    for (_, wanted) in nodes.filter(|(before, wanted)| before.work != wanted.work) {
+    for (before, wanted) in nodes.filter(|(before, wanted)| before.work != wanted.work) {
+        if let (Work::Launch(before), Work::Launch(wanted)) = (&*before.work, &*wanted.work)
+            && before.attributes != wanted.attributes
+        {
+            // What is set in place has the attributes that were there.
+            return Ok(false);
+        }
         let node = CUgraphNode(translated(wanted.handle, renamed)?);
         if !set_executable(made, node, &wanted.work, renamed)? {
             return Ok(false);

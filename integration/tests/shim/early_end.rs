@@ -4,6 +4,7 @@
 //! The simulated server tells nobody but the culprit of a trap here, so whoever else goes on does so by its end.
 
 use super::replay::{events, is_whole};
+use super::spare::{IS_LEVEL, STANDS};
 use integration::lab::LIMIT;
 use integration::lab::process::{Finished, Process};
 use integration::lab::watch::wait_for;
@@ -16,11 +17,8 @@ use serde_json::{Value, json};
 use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
 
-/// What the library says when a copy is ready, and when there is none.
-const STANDS: &str = "a spare copy of the driver stands";
+/// What the library says when there is no copy.
 const NONE: &str = "no spare copy of the driver";
-/// When it has all that the program has.
-const IS_LEVEL: &str = "the spare copy has all that the program has";
 /// The library's step at which the driver has answered a call with an error, and nobody was told.
 pub(super) const ERROR_ANSWERED: &str = "error-answered";
 /// In which way a recovery was made, as `mps_shim.h` has it.

@@ -160,8 +160,8 @@ fn a_program_goes_on_with_one_spare_copy_after_the_other_on_its_daemons_servers(
     assert_eq!(with_one_daemon(3, &[]).len(), 3);
 }
 
-/// What the library says when the copy has all that the program has.
-const IS_LEVEL: &str = "the spare copy has all that the program has";
+/// What the library says when the copy has all that the program has, to the end of the line.
+pub(super) const IS_LEVEL: &str = "the spare copy has all that the program has\n";
 
 /// The last recovery of a program at rest that has so many threads with their objects, whose copy was level.
 fn switch_of(subject: &Subject, threads: usize) -> Value {
@@ -198,7 +198,7 @@ fn a_switch_to_a_level_copy_makes_as_many_calls_whatever_the_program_has() {
     });
 }
 
-/// What it says, too, when it has all but that.
+/// The end of what it says when it has all but that.
 const BUT_WHAT_CHANGES: &str = ", but for what goes on changing";
 
 #[test]
