@@ -35,6 +35,8 @@ class Peers(unittest.TestCase):
             main = pathlib.Path(folder, "cmd/mps-control-daemon/main.go")
             main.parent.mkdir(parents=True)
             main.touch()
-            lines = self.run_with("--device-plugin", folder, "--go", f"{folder}/no-go")
+            # The daemon need not have been built.
+            pathlib.Path(folder, "nvidia-cuda-mps-control").touch()
+            lines = self.run_with("--device-plugin", folder, "--go", f"{folder}/no-go", "--bin", folder)
         (line,) = [line for line in lines if "--device-plugin" in line]
         self.assertRegex(line, r"^Skipped\(--device-plugin: no (.*/no-go|mount namespace of its own: .+)\)$")
