@@ -24,6 +24,8 @@ pub(crate) struct Here {
     born: Cell<u64>,
     /// Up to which recovery it was told of lost work.
     told: Cell<u64>,
+    /// Which unheard record was the last one when it was.
+    heard: Cell<u64>,
 }
 
 /// As many bytes as there are at `mps_shim_here`.
@@ -176,9 +178,15 @@ impl Here {
         self.told.get()
     }
 
-    /// This thread was told of the recovery of this number.
-    pub(crate) fn tell(&self, generation: u64) {
+    /// Which unheard record of an event was the last one when it was told.
+    pub(crate) fn heard(&self) -> u64 {
+        self.heard.get()
+    }
+
+    /// This thread was told of the recovery of this number, when this unheard record was the last one.
+    pub(crate) fn tell(&self, generation: u64, heard: u64) {
         self.told.set(self.told.get().max(generation));
+        self.heard.set(self.heard.get().max(heard));
     }
 
     /// Of whom it comes.

@@ -249,9 +249,9 @@ fn pass(
             None => {
                 let (context, seat) = (here.current(), here.passer.seat());
                 let effect = with_others::effect(called, subject);
-                let given = progress::begin(effect, subject, called.is_per_thread(), context, seat);
-                let of_recovery = || if living > 0 { told::owed(here, called, &given) } else { None };
-                if let Some(error) = of_recovery().or_else(|| shared::owed(called.effect())) {
+                let mut given = progress::begin(effect, subject, called.is_per_thread(), context, seat);
+                let of_recovery = if living > 0 { told::owed(here, called, &mut given) } else { None };
+                if let Some(error) = of_recovery.or_else(|| shared::owed(called.effect())) {
                     given.end(error, false);
                     return error;
                 }

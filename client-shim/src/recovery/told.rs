@@ -12,7 +12,9 @@
 //! - a stream that has lost functions of the host tells once more, whoever asks for its state
 //!   ([`hosts`](mod@crate::kept::work));
 //! - all by the next call that tells ([`Effect::tells`]). What asks, makes or ends something succeeds, since programs
-//!   ignore its errors, and the thread still has to be told.
+//!   ignore its errors, and the thread still has to be told. So does the record of an event, since programs record where
+//!   they free memory, in destructors that end them at an error; then whoever waits for the event is told, though that
+//!   thread may have been told of the recovery before ([`progress`](crate::kept::work::progress)).
 
 use std::{
     ptr,
@@ -61,8 +63,8 @@ pub(super) fn lost(number: u64, error: CUresult) {
 /// What a call that went into copy `seen` has for an answer, now that there is another one.
 pub(super) fn verdict(answer: CUresult, effect: Effect, seen: u64, is_again: bool) -> Verdict {
     let is_told = LAST.load(Ordering::Acquire) > seen || is_again || effect == Effect::ReadsEvents;
-    if is_told && effect.tells() {
-        threads::here(|here| here.tell(library::generation()));
+    if is_told && effect.tells() && effect != Effect::RecordsEvent {
+        threads::here(|here| here.tell(library::generation(), progress::last_unheard()));
         Verdict::Answer(answer)
     } else if is_again {
         Verdict::Answer(answer)
@@ -84,30 +86,36 @@ pub(crate) fn of_child() -> Option<Descent> {
 }
 
 /// The error that this call has to report, because work was lost and the program has not heard of it from this thread.
-/// It has now.
-pub(super) fn owed(here: &Here, called: &'static Function, given: &progress::Call) -> Option<CUresult> {
+/// It has now. None where it records an event, which is noted as unheard.
+pub(super) fn owed(here: &Here, called: &'static Function, given: &mut progress::Call) -> Option<CUresult> {
     let last = LAST.load(Ordering::Acquire);
     if !called.effect().tells() {
         return None;
     }
     let is_owed_by_its_stream = given.is_owed_by_its_stream() && QUESTIONS.into_iter().any(|of| ptr::eq(of, called));
-    let error = || {
-        given.tells();
-        CUresult(ERROR.load(Ordering::Acquire))
-    };
-    if here.told() >= last {
-        return is_owed_by_its_stream.then(error);
+    let is_owed_by_what_it_is_about = is_owed_by_its_stream || given.is_behind_unheard(here.heard());
+    let is_untold = here.told() < last;
+    if !is_untold && !is_owed_by_what_it_is_about {
+        return None;
     }
     let descent = here.descent();
     let was_there = here.born() <= WHEN.load(Ordering::Acquire);
     let owes = descent.map_or_else(|| was_there || STRANGERS.load(Ordering::Acquire) < last, |of| of.owes(last));
-    (owes || is_owed_by_its_stream || given.is_in_doubt(here.born())).then(|| {
-        here.tell(last);
-        match descent {
-            Some(descent) => descent.was_told(last),
-            None if was_there => {}
-            None => drop(STRANGERS.fetch_max(last, Ordering::AcqRel)),
-        }
-        error()
-    })
+    let has_to_be_told = is_untold && (owes || given.is_in_doubt(here.born()));
+    if has_to_be_told && given.may_be_unheard() {
+        given.is_unheard();
+        return None;
+    }
+    if !has_to_be_told && !is_owed_by_what_it_is_about {
+        return None;
+    }
+    here.tell(last, progress::last_unheard());
+    match descent {
+        _ if !is_untold => {}
+        Some(descent) => descent.was_told(last),
+        None if was_there => {}
+        None => drop(STRANGERS.fetch_max(last, Ordering::AcqRel)),
+    }
+    given.tells();
+    Some(CUresult(ERROR.load(Ordering::Acquire)))
 }

@@ -115,9 +115,9 @@ fn owed(here: &Here, called: &'static Function, patience: Duration) -> Option<CU
     let _pass = gate::enter(&here.passer, patience)?;
     let living = library::generation();
     here.arrive(living);
-    let given = progress::begin(Effect::None, &Subject::default(), false, here.current(), here.passer.seat());
-    let of_recovery = || told::owed(here, called, &given);
-    shared::owed(called.effect()).or_else(|| if living > 0 { of_recovery() } else { None })
+    let mut given = progress::begin(Effect::None, &Subject::default(), false, here.current(), here.passer.seat());
+    let of_recovery = || if living > 0 { told::owed(here, called, &mut given) } else { None };
+    shared::owed(called.effect()).or_else(of_recovery)
 }
 
 /// One call of the program's. An error is to be told in the place of the driver's answer.

@@ -103,6 +103,17 @@ fn put<T>(place: *mut T, value: T) -> Result<(), c_int> {
     Ok(())
 }
 
+/// Text and a final zero, for which the program has room for `length` bytes, if that is enough; a null pointer is no room.
+fn put_text(place: *mut c_char, length: c_uint, text: &str) -> Result<(), c_int> {
+    if place.is_null() || length as usize <= text.len() {
+        return Err(INSUFFICIENT_SIZE);
+    }
+    // SAFETY: the program has room for `length` bytes, and this is fewer.
+    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), place, text.len()) };
+    // SAFETY: the program has room for the final zero behind them.
+    put(unsafe { place.add(text.len()) }, 0)
+}
+
 fn status(result: Result<(), c_int>) -> c_int {
     result.err().unwrap_or(SUCCESS)
 }
@@ -180,13 +191,7 @@ extern "C" fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut Handle
 extern "C" fn nvmlDeviceGetUUID(device: Handle, text: *mut c_char, length: c_uint) -> c_int {
     let result = begin("nvmlDeviceGetUUID").and_then(|()| named(device)).and_then(|(uuid, instance)| {
         let uuid = instance.map_or(uuid, |words| words[0].clone());
-        if text.is_null() || length as usize <= uuid.len() {
-            return Err(INSUFFICIENT_SIZE);
-        }
-        // SAFETY: the program has room for `length` bytes, and this is fewer.
-        unsafe { std::ptr::copy_nonoverlapping(uuid.as_ptr().cast(), text, uuid.len()) };
-        // SAFETY: the program has room for the final zero behind them.
-        put(unsafe { text.add(uuid.len()) }, 0)
+        put_text(text, length, &uuid)
     });
     status(result)
 }

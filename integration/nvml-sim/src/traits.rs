@@ -1,6 +1,6 @@
 //! What a GPU is, as NVIDIA's device plugin asks before it shares one: name, number, compute capability, place on the bus.
 
-use super::{Handle, INSUFFICIENT_SIZE, begin, gpus, lines, named, put, status};
+use super::{Handle, begin, gpus, lines, named, put, put_text, status};
 use std::ffi::{c_char, c_int, c_uint};
 
 /// Name and compute capability of a GPU that no file tells of.
@@ -56,13 +56,7 @@ extern "C" fn nvmlDeviceGetName(device: Handle, text: *mut c_char, length: c_uin
     let result = begin("nvmlDeviceGetName").and_then(|()| named(device)).and_then(|(uuid, _)| {
         let lines = lines(&format!("{uuid}.name"));
         let name = lines.first().map_or_else(|| NAME.to_owned(), |words| words.join(" "));
-        if text.is_null() || length as usize <= name.len() {
-            return Err(INSUFFICIENT_SIZE);
-        }
-        // SAFETY: the program has room for `length` bytes, and this is fewer.
-        unsafe { std::ptr::copy_nonoverlapping(name.as_ptr().cast(), text, name.len()) };
-        // SAFETY: the program has room for the final zero behind them.
-        put(unsafe { text.add(name.len()) }, 0)
+        put_text(text, length, &name)
     });
     status(result)
 }

@@ -2,6 +2,7 @@
 //! `mps-replay-probe`, each on a server that is killed under its work.
 
 mod functions;
+mod unheard;
 
 use integration::lab::LIMIT;
 use integration::lab::process::Process;

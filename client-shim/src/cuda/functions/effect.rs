@@ -56,7 +56,8 @@ impl Effect {
     }
 
     /// Whether the program hears of lost work from such a call: it gives work, waits, asks how far some is, or puts an
-    /// event behind some. The errors of all others are ignored by many programs, and would be told to nobody.
+    /// event behind some, which others may wait for. The errors of all others are ignored by many programs, and would be
+    /// told to nobody.
     pub(crate) fn tells(self) -> bool {
         match self {
             Self::FinishesStream

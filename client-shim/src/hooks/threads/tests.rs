@@ -61,7 +61,7 @@ fn a_thread_has_its_argument_and_returns_its_result_and_knows_what_its_creator_k
     std::thread::scope(|scope| {
         scope.spawn(|| assert_eq!(joined(begun(twice, ptr::without_provenance_mut(21), ptr::null())), 43));
         scope.spawn(|| {
-            here(|here| here.tell(LAST));
+            here(|here| here.tell(LAST, 0));
             assert_eq!(joined(begun(twice, ptr::without_provenance_mut(21), ptr::null())), 42);
         });
     });
@@ -176,7 +176,7 @@ fn many_threads_at_once_have_each_their_own() {
             scope.spawn(move || {
                 let knows = number % 2 == 0;
                 if knows {
-                    here(|here| here.tell(LAST));
+                    here(|here| here.tell(LAST, 0));
                 }
                 let place = || ptr::from_ref(argument).cast_mut().cast();
                 let threads: Vec<_> = (0..EACH).map(|_| begun(tell, place(), ptr::null())).collect();

@@ -254,6 +254,11 @@ impl Graphs {
         [self.graphs.len(), self.executables.len()].map(|count| u64::try_from(count).unwrap_or(u64::MAX))
     }
 
+    /// Whether an executable graph has to do with any of these, by handle.
+    pub(crate) fn do_any_name(&self, handles: &BTreeSet<usize>) -> bool {
+        self.executables.values().any(|kept| !kept.of.plan.names().is_disjoint(handles))
+    }
+
     /// All of them, in the order in which they were made.
     pub(crate) fn all(&self) -> All {
         let mut graphs: Vec<_> = self.graphs.iter().collect();

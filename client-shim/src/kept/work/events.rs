@@ -9,9 +9,19 @@
 //!
 //! An event that has come says that what it is known to be behind is done. It says nothing if it was recorded again
 //! meanwhile, and nothing of what another event was behind that had its handle.
+//!
+//! A record is *unheard* if its thread had to be told of lost work and was not: it succeeds, since programs put events
+//! behind work where they free memory, in destructors that end them at an error. Whoever waits for the event is told in
+//! its place, however much that one knew before the record. Such records are numbered, over all events.
 
 use super::counts::Mark;
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// How many records were unheard so far.
+static UNHEARD: AtomicU64 = AtomicU64::new(0);
 
 /// What an event is behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +48,17 @@ pub(super) struct Known {
     is_of_a_graph: bool,
     /// The recovery that has lost what it was recorded behind, until it is recorded again; 0 for none.
     doubt: u64,
+    /// Which unheard record was its last one; 0 if that was another one.
+    unheard: u64,
+}
+
+/// What a record has put an event behind, besides work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Passed {
+    /// The recovery that has lost what it is behind; 0 for none.
+    pub(super) doubt: u64,
+    /// Its thread had to be told.
+    pub(super) is_unheard: bool,
 }
 
 /// Those that were recorded, by name.
@@ -58,10 +79,13 @@ impl Events {
         known.is_mixed |= known.on_their_way > 1;
     }
 
-    /// It has come back. With success `doubt` says which recovery has lost what the event is behind now, 0 for none.
-    pub(super) fn end(&mut self, event: usize, behind: Behind, doubt: Option<u64>) {
+    /// It has come back; `passed` if with success.
+    pub(super) fn end(&mut self, event: usize, behind: Behind, passed: Option<Passed>) {
         let Some(known) = self.known.get_mut(&event) else { return };
-        known.doubt = doubt.unwrap_or(known.doubt);
+        if let Some(Passed { doubt, is_unheard }) = passed {
+            known.doubt = doubt;
+            known.unheard = if is_unheard { UNHEARD.fetch_add(1, Ordering::AcqRel) + 1 } else { 0 };
+        }
         known.on_their_way = known.on_their_way.saturating_sub(1);
         if !known.is_mixed && !known.is_of_a_graph {
             known.behind = behind;
@@ -104,7 +128,9 @@ impl Events {
 
     /// Whether nothing is known of an event that another record would not change, and none is on its way.
     pub(super) fn is_idle(&self, event: usize) -> bool {
-        self.known.get(&event).is_none_or(|known| known.on_their_way == 0 && !known.is_of_a_graph && known.doubt == 0)
+        self.known.get(&event).is_none_or(|known| {
+            known.on_their_way == 0 && !known.is_of_a_graph && known.doubt == 0 && known.unheard == 0
+        })
     }
 
     /// A record that is not noted here is on its way while the next one begins.
@@ -136,6 +162,16 @@ impl Events {
         self.known.values().map(|known| known.doubt).max().unwrap_or(0)
     }
 
+    /// Which unheard record was an event's last one; 0 if that was another one.
+    pub(super) fn unheard(&self, event: usize) -> u64 {
+        self.known.get(&event).map_or(0, |known| known.unheard)
+    }
+
+    /// Events whose last record is unheard, and later than this one.
+    pub(super) fn unheard_since(&self, record: u64) -> Vec<usize> {
+        self.known.iter().filter(|(_, known)| known.unheard > record).map(|(event, _)| *event).collect()
+    }
+
     /// All work is gone, and nothing is behind any. What of it `is_done` was not lost; what was is the doing of this
     /// recovery, 0 for one by which nothing was lost. Whether any is in doubt.
     pub(super) fn lose(&mut self, recovery: u64, is_done: impl Fn(usize, &Mark) -> bool) -> bool {
@@ -149,18 +185,24 @@ impl Events {
                 known.doubt = recovery;
             }
             known.behind = Behind::Nothing;
-            known.doubt > 0 || known.is_of_a_graph
+            known.doubt > 0 || known.unheard > 0 || known.is_of_a_graph
         });
         self.known.values().any(|known| known.doubt > 0)
     }
 }
 
+/// Which unheard record was the last one so far.
+pub(crate) fn last_unheard() -> u64 {
+    UNHEARD.load(Ordering::Acquire)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Behind, Events};
+    use super::{Behind, Events, Passed, last_unheard};
     use crate::kept::work::counts::{Counts, Mark};
 
     const EVENT: usize = 0xe0;
+    const SOUND: Option<Passed> = Some(Passed { doubt: 0, is_unheard: false });
 
     /// So many pieces of work.
     fn mark(pieces: usize) -> Mark {
@@ -174,12 +216,12 @@ mod tests {
         let mut events = Events::default();
         assert_eq!(events.behind(EVENT), (Behind::Unknown, 0));
         events.begin(EVENT);
-        events.end(EVENT, Behind::Work(3, mark(7)), Some(0));
+        events.end(EVENT, Behind::Work(3, mark(7)), SOUND);
         let (behind, record) = events.behind(EVENT);
         assert_eq!((behind, events.is_still(EVENT, record)), (Behind::Work(3, mark(7)), true));
         events.begin(EVENT);
         assert_eq!(events.behind(EVENT).0, Behind::Unknown, "while it is recorded again nobody knows");
-        events.end(EVENT, Behind::Nothing, Some(0));
+        events.end(EVENT, Behind::Nothing, SOUND);
         assert_eq!((events.behind(EVENT).0, events.is_still(EVENT, record)), (Behind::Nothing, false));
         let taken = events.take(EVENT).expect("it is known");
         assert_eq!(events.behind(EVENT), (Behind::Unknown, 0), "another one of that name was never recorded");
@@ -192,11 +234,11 @@ mod tests {
         let mut events = Events::default();
         events.begin(EVENT);
         events.begin(EVENT);
-        events.end(EVENT, Behind::Work(1, mark(1)), Some(0));
-        events.end(EVENT, Behind::Work(2, mark(1)), Some(0));
+        events.end(EVENT, Behind::Work(1, mark(1)), SOUND);
+        events.end(EVENT, Behind::Work(2, mark(1)), SOUND);
         assert_eq!(events.behind(EVENT).0, Behind::Unknown);
         events.begin(EVENT);
-        events.end(EVENT, Behind::Work(2, mark(2)), Some(0));
+        events.end(EVENT, Behind::Work(2, mark(2)), SOUND);
         assert_eq!(events.behind(EVENT).0, Behind::Work(2, mark(2)));
     }
 
@@ -205,11 +247,11 @@ mod tests {
         let mut events = Events::default();
         events.elsewhere(EVENT, true);
         events.begin(EVENT);
-        events.end(EVENT, Behind::Work(1, mark(1)), Some(0));
+        events.end(EVENT, Behind::Work(1, mark(1)), SOUND);
         assert_eq!(events.behind(EVENT).0, Behind::Unknown);
         events.elsewhere(EVENT + 16, false);
         events.begin(EVENT + 16);
-        events.end(EVENT + 16, Behind::Work(1, mark(1)), Some(0));
+        events.end(EVENT + 16, Behind::Work(1, mark(1)), SOUND);
         assert_eq!(events.behind(EVENT + 16).0, Behind::Work(1, mark(1)));
     }
 
@@ -218,7 +260,7 @@ mod tests {
         let mut events = Events::default();
         for (event, behind) in [(1, Behind::Work(0, mark(1))), (2, Behind::Work(0, mark(2))), (3, Behind::Unknown)] {
             events.begin(event);
-            events.end(event, behind, Some(0));
+            events.end(event, behind, SOUND);
         }
         assert!(events.lose(7, |_, of| *of == mark(1)));
         assert_eq!([1, 2, 3].map(|event| events.doubt(event)), [0, 7, 7]);
@@ -227,8 +269,37 @@ mod tests {
         events.end(2, Behind::Unknown, None);
         assert_eq!(events.doubt(2), 7, "a record that fails is none");
         events.begin(2);
-        events.end(2, Behind::Nothing, Some(0));
+        events.end(2, Behind::Nothing, SOUND);
         events.take(3);
         assert_eq!(([1, 2, 3].map(|event| events.doubt(event)), events.any_doubt()), ([0; 3], 0));
+    }
+
+    /// The only test that makes such records, which are numbered over all tests.
+    #[test]
+    fn a_record_is_unheard_until_there_is_another_one() {
+        let mut events = Events::default();
+        let before = last_unheard();
+        let record = |events: &mut Events, event, passed| {
+            events.begin(event);
+            events.end(event, Behind::Nothing, passed);
+        };
+        let unheard = Some(Passed { doubt: 0, is_unheard: true });
+        record(&mut events, 1, unheard);
+        record(&mut events, 2, SOUND);
+        let first = last_unheard();
+        assert_eq!((first, events.unheard(1), events.unheard(2)), (before + 1, first, 0));
+        assert!(!events.is_idle(1), "what is known of it another record would change");
+        record(&mut events, 2, unheard);
+        assert_eq!((events.unheard_since(before), events.unheard_since(first)), (vec![1, 2], vec![2]));
+
+        record(&mut events, 1, None);
+        assert_eq!(events.unheard(1), first, "a record that fails is none");
+        assert!(!events.lose(0, |_, _| true), "nothing was lost");
+        assert_eq!(events.unheard(1), first, "a recovery that loses nothing is told to nobody");
+        record(&mut events, 1, SOUND);
+        let taken = events.take(2).expect("it is known");
+        assert_eq!((events.unheard(1), events.unheard(2)), (0, 0));
+        events.put_back(2, taken);
+        assert_eq!(events.unheard_since(before), [2]);
     }
 }

@@ -21,6 +21,7 @@ mod healthy;
 mod lost;
 mod moving;
 
+pub(crate) use super::events::last_unheard;
 pub(crate) use healthy::{Quick, begin_healthy, begin_quickly, may_be_quick};
 pub(crate) use lost::lose;
 pub(crate) use moving::Pulse;
@@ -28,7 +29,7 @@ pub(crate) use moving::Pulse;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::counts::{Given, Mark};
-use super::events::{Behind, Events, Known};
+use super::events::{Behind, Events, Known, Passed};
 use super::hosts;
 use super::places::{self, LEGACY, Place, SHARED};
 use super::recorded::{self, Look, Seen};
@@ -151,6 +152,8 @@ pub(crate) struct Call {
     all: Vec<(usize, Mark)>,
     /// Of the event that it ends, what was known.
     taken: Option<Known>,
+    /// It records an event on a thread that has to be told of lost work, and tells nothing.
+    is_unheard: bool,
 }
 
 /// Notes that a call begins, of the thread with this seat, in this context by name.
@@ -158,7 +161,19 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
     let event = subject.event;
     let (given, mark, all) = (Given::default(), Mark::default(), Vec::new());
     let record = Record::Numbered(0);
-    let mut call = Call { effect, context: 0, name: 0, event, record, place: None, given, mark, all, taken: None };
+    let mut call = Call {
+        effect,
+        context: 0,
+        name: 0,
+        event,
+        record,
+        place: None,
+        given,
+        mark,
+        all,
+        taken: None,
+        is_unheard: false,
+    };
     if effect == Effect::None {
         return call;
     }
@@ -285,7 +300,8 @@ impl Call {
                     None => Behind::Unknown,
                 };
                 let doubt = if is_doubt() { self.doubt() } else { 0 };
-                events(|events| events.end(self.event, behind, is_success.then_some(doubt)));
+                let passed = Passed { doubt, is_unheard: self.is_unheard };
+                events(|events| events.end(self.event, behind, is_success.then_some(passed)));
             }
             Effect::EndsEvent if !is_success => {
                 if let Some(known) = self.taken {

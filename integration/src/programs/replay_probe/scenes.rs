@@ -11,6 +11,7 @@ mod memory;
 mod named;
 mod stacks;
 mod telling;
+mod unheard;
 
 use super::count as count_of;
 use super::failed;
@@ -35,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 40] = [
+const SCENES: [(&str, Scene); 41] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -50,6 +51,7 @@ const SCENES: [(&str, Scene); 40] = [
     ("consumers", telling::consumers),
     ("children-of-threads", telling::children),
     ("ignored", telling::ignored),
+    ("unheard-records", unheard::records),
     ("lost-functions", functions::lost),
     ("lost-functions-beside-a-capture", functions::lost_beside_a_capture),
     ("callbacks", functions::callbacks),

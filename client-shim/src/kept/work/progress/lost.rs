@@ -4,19 +4,29 @@
 //!   in doubt; until a thread that has been told has waited for it, for all threads that had begun by then;
 //! - an event whose last record was behind lost work, or in a stream in doubt; until it is recorded again or destroyed.
 //!
+//! An event whose last record is unheard is so for all threads that were not told after it ([`events`](mod@super::super::events)).
+//!
 //! A use of the default stream, of a whole context, of a graph, and a copy to the host that waits have to do with all
 //! streams of their context; any other use of a stream with that stream and the default one.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
-use super::{Call, context_of, events};
+use super::{Call, context_of, events, last_unheard};
 use crate::{
-    cuda::functions::Effect,
-    kept::work::{
-        counts::Mark,
-        hosts,
-        places::{self, LEGACY, Place, SHARED},
-        recorded,
+    cuda::{functions::Effect, names},
+    kept::{
+        account,
+        graphs::graphs,
+        shared,
+        work::{
+            counts::Mark,
+            hosts,
+            places::{self, LEGACY, Place, SHARED},
+            recorded,
+        },
     },
     process::birth,
 };
@@ -62,6 +72,37 @@ impl Call {
         let of_stream = || self.reached().into_iter().any(|place| place.is_in_doubt(born));
         let looks_at_event = matches!(self.effect, Effect::FinishesEvent | Effect::WaitsForEvent | Effect::ReadsEvents);
         is_doubt() && ((looks_at_event && of_event()) || of_a_graph() || (!self.is_of_event() && of_stream()))
+    }
+
+    /// Whether it puts an event behind what its thread takes for good, and may do so unheard. Another process that waits for the
+    /// event would not be told.
+    pub(crate) fn may_be_unheard(&self) -> bool {
+        self.effect == Effect::RecordsEvent && shared::kind(self.event).is_none()
+    }
+
+    /// It does, on a thread that has to be told.
+    pub(crate) fn is_unheard(&mut self) {
+        self.is_unheard = true;
+    }
+
+    /// Whether it is behind a record that is unheard, and later than this one: it waits for such an event or looks at it, or it
+    /// launches a graph, and one may wait for such an event.
+    pub(crate) fn is_behind_unheard(&self, heard: u64) -> bool {
+        if last_unheard() <= heard {
+            return false;
+        }
+        if matches!(self.effect, Effect::FinishesEvent | Effect::WaitsForEvent | Effect::ReadsEvents) {
+            return events(|events| events.unheard(self.event)) > heard;
+        }
+        if self.effect != Effect::SubmitsMany {
+            return false;
+        }
+        let unheard = events(|events| events.unheard_since(heard));
+        let handles = unheard.into_iter().map(names::current_of).collect::<BTreeSet<_>>();
+        // One that cannot be described may wait for anything.
+        let may_wait =
+            || !account::living().is_empty() || graphs(|graphs| graphs.do_any_name(&handles)).unwrap_or(true);
+        !handles.is_empty() && may_wait()
     }
 
     /// Whether it is for the state of a stream that has lost functions of the host, and has told nobody yet.

@@ -12,7 +12,7 @@ use crate::{
     cuda::{arguments::Subject, functions::Effect, result::CUresult},
     kept::work::{
         counts::{Counts, Mark},
-        events::{Behind, Events},
+        events::{Behind, Events, Passed},
         places,
         progress::{self, begin_healthy, begin_quickly},
     },
@@ -53,7 +53,7 @@ fn record(events: &mut Events, event: usize, seat: u32, behind: Behind) -> bool 
                 events.is_met(event);
             }
             events.begin(event);
-            events.end(event, behind, Some(0));
+            events.end(event, behind, Some(Passed::default()));
         }
     }
     is_noted_here

@@ -1,0 +1,85 @@
+//! A thread that has to be told of lost work records an event first, as programs do where they free memory.
+#![expect(unsafe_code, reason = "the driver's functions are unsafe")]
+
+use super::telling::twice;
+use super::{Actor, Given, GpuError, Stage, check, code, current, event, stream};
+use cudarc::driver::sys;
+use serde_json::{Value, json};
+use std::ptr::{null, null_mut};
+
+/// An executable graph that waits for an event, or does nothing.
+fn graph(awaited: Option<sys::CUevent>) -> Result<sys::CUgraphExec, GpuError> {
+    let (mut graph, mut executable, mut node) = (null_mut(), null_mut(), null_mut());
+    // SAFETY: the results are variables of ours, here and below.
+    check("cuGraphCreate", unsafe { sys::cuGraphCreate(&raw mut graph, 0) })?;
+    let added = match awaited {
+        // SAFETY: all are ours.
+        Some(event) => unsafe { sys::cuGraphAddEventWaitNode(&raw mut node, graph, null(), 0, event) },
+        // SAFETY: as above.
+        None => unsafe { sys::cuGraphAddEmptyNode(&raw mut node, graph, null(), 0) },
+    };
+    check("cuGraphAddNode", added)?;
+    // SAFETY: as above.
+    let made = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut executable, graph, 0) };
+    check("cuGraphInstantiate", made)?;
+    Ok(executable)
+}
+
+/// Threads that were told before it waits for that event, each in another way; then the thread itself; then it records the
+/// event once more. Another thread like it records one, ends it, and says no more.
+pub(super) fn records(stage: &Stage) -> Result<Value, GpuError> {
+    let (lost, sound, freed) = (stream(1)?, Given(stream(1)?), Given(event()?));
+    let [of_destroyer, elsewhere] = [Given(event()?), Given(event()?)];
+    let other = Given(graph(None)?);
+    // SAFETY: all are ours.
+    check("cuEventRecord", unsafe { sys::cuEventRecord(elsewhere.get(), sound.get()) })?;
+    stage.leave(lost)?;
+    let context = Given(current()?);
+    let ([synchronize_event, wait, launch, launch_other, ask_other, again], destroyer) =
+        ([(); 6].map(|()| Actor::new()), Actor::new());
+    stage.wait()?;
+    // SAFETY: as above.
+    let synchronize = move || unsafe { sys::cuStreamSynchronize(sound.get()) };
+    let mut told = Vec::new();
+    for actor in [&synchronize_event, &wait, &launch, &launch_other, &ask_other, &again] {
+        told.push(actor.perform(move || twice(context, synchronize))?);
+    }
+    let lost = Given(lost);
+    // SAFETY: as above, and not used again.
+    let end = move || unsafe {
+        [sys::cuEventRecord(of_destroyer.get(), lost.get()), sys::cuEventDestroy_v2(of_destroyer.get())]
+    };
+    let destroyed = destroyer.perform(move || match super::enter(context.get()) {
+        Ok(()) => json!(end().map(code)),
+        Err(error) => json!(error.to_string()),
+    })?;
+    // SAFETY: as above.
+    let record = move || code(unsafe { sys::cuEventRecord(freed.get(), lost.get()) });
+    let recorded = [record(), record()];
+    // SAFETY: as above.
+    let ask = move || unsafe { sys::cuEventQuery(freed.get()) };
+    // SAFETY: as above.
+    let wait_for = move || unsafe { sys::cuEventSynchronize(freed.get()) };
+    // SAFETY: as above.
+    let query_of = move |event: Given<sys::CUevent>| move || unsafe { sys::cuEventQuery(event.get()) };
+    // SAFETY: as above.
+    let behind = move || unsafe { sys::cuStreamWaitEvent(sound.get(), freed.get(), 0) };
+    // SAFETY: as above.
+    let run = move |graph: Given<sys::CUgraphExec>| move || unsafe { sys::cuGraphLaunch(graph.get(), sound.get()) };
+    // A question might come before the record is done.
+    let synchronized = synchronize_event.perform(move || twice(context, wait_for))?;
+    let wait = wait.perform(move || twice(context, behind))?;
+    let launch_other = launch_other.perform(move || twice(context, run(other)))?;
+    let waiting = Given(graph(Some(freed.get()))?);
+    let launch = launch.perform(move || twice(context, run(waiting)))?;
+    let ask_other = ask_other.perform(move || twice(context, query_of(elsewhere)))?;
+    let own = [0; 2].map(|_: i32| code(ask()));
+    // This thread has heard of it now.
+    let recorded_again = record();
+    check("cuEventSynchronize", wait_for())?;
+    let again = again.perform(move || twice(context, ask))?;
+    Ok(json!({
+        "told": told, "destroyed": destroyed, "recorded": recorded, "synchronize": synchronized, "wait": wait, "launch": launch,
+        "launch_other": launch_other, "ask_other": ask_other, "own": own, "recorded_again": recorded_again, "again": again,
+    }))
+}
