@@ -152,8 +152,10 @@ class Suite:
         times = 1 if is_quick and math.isinf(seconds) else TIMES
         # Those that may spoil the programs' server for the next ones come last.
         self.faults = REACHING * times + [fault for fault in FAULTS if fault not in REACHING for _ in range(times)]
+        # A program's own spoil nobody's.
+        self.own_faults = FAULTS * times
         self.to_answer = SOON if is_quick else TO_ANSWER
-        self.lock, self.turns = threading.Lock(), threading.Semaphore(AT_FAULT)
+        self.lock, self.turns, self.beginners = threading.Lock(), threading.Semaphore(AT_FAULT), threading.Semaphore(AT_ONCE)
         self.begun = 0
 
     def is_late(self, share):
@@ -403,15 +405,16 @@ def culprits(suite):
 
     def one(name):
         program, is_over = None, False
-        for kind, is_busy in suite.faults:
+        for kind, is_busy in suite.own_faults:
             column = COLUMNS[kind, is_busy]
             if is_over or suite.is_late(1):
                 table.is_not_tried(name, column)
                 continue
             try:
                 if program is None:
-                    program = Program(suite, suite.ours.root, name)
-                    program.begin(suite.left(1))
+                    with suite.beginners:
+                        program = Program(suite, suite.ours.root, name)
+                        program.begin(suite.left(1))
                 with suite.turns:
                     if is_busy:
                         rest = f"rest {TO_REACH} {program.recoveries}"
@@ -429,7 +432,8 @@ def culprits(suite):
         if program is not None:
             table.leaves(name, program)
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    # All at the same time, so that each has its share of the time that there is.
+    with ThreadPoolExecutor(max(1, len(suite.commands()))) as pool:
         list(pool.map(one, suite.commands()))
     return table.result()
 
