@@ -7,6 +7,7 @@
 //! | a list of graphs' nodes that the driver reads ([`lists`]), nodes' parameters ([`nodes`]), `CUlaunchConfig` | the handles in it are translated in a copy |
 //! | another structure with handles in it | the call is refused with `CUDA_ERROR_NOT_SUPPORTED` and a line |
 //! | an address on the GPU, one in a list, one among a kernel's arguments, and one in the description of a copy or a set | is translated if it is that of a moved variable ([`moved`]) |
+//! | an array in the description of a copy or of what a texture reads | is translated in a copy, and back ([`structures`]) |
 //! | anything else | is passed as it is |
 #![expect(unsafe_code, reason = "reads and writes through the program's pointers, as the driver does")]
 
@@ -15,12 +16,14 @@ use std::{any::Any, cell::Cell, ptr};
 use super::{moved, names};
 use crate::cuda::result::{CUdriverProcAddressQueryResult, CUresult};
 use crate::cuda::types::{
-    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_LAUNCH_PARAMS, CUDA_MEMCPY3D_PEER, CUarray, CUarrayMapInfo,
-    CUasyncCallbackHandle, CUcontext, CUdevResourceDesc, CUevent, CUexternalMemory, CUexternalSemaphore, CUgraph,
-    CUgraphExec, CUgraphNode, CUgraphicsResource, CUgreenCtx, CUipcEventHandle, CUipcMemHandle, CUkernel, CUlibrary,
-    CUlinkState, CUlogsCallbackHandle, CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle,
-    CUmemLocation, CUmemoryPool, CUmipmappedArray, CUmodule, CUstream, CUsurfref, CUtexref, CUuserObject, c_char,
-    c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void,
+    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY_MEMORY_REQUIREMENTS, CUDA_ARRAY3D_DESCRIPTOR, CUDA_BATCH_MEM_OP_NODE_PARAMS,
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC, CUDA_LAUNCH_PARAMS,
+    CUDA_MEMCPY3D_PEER, CUDA_RESOURCE_VIEW_DESC, CUDA_TEXTURE_DESC, CUarray, CUarrayMapInfo, CUasyncCallbackHandle,
+    CUcontext, CUdevResourceDesc, CUevent, CUexternalMemory, CUexternalSemaphore, CUgraph, CUgraphExec, CUgraphNode,
+    CUgraphicsResource, CUgreenCtx, CUipcEventHandle, CUipcMemHandle, CUkernel, CUlibrary, CUlinkState,
+    CUlogsCallbackHandle, CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation,
+    CUmemoryPool, CUmipmappedArray, CUmodule, CUstream, CUsurfref, CUtexref, CUuserObject, c_char, c_int, c_uchar,
+    c_uint, c_ulonglong, c_ushort, c_void,
 };
 
 /// A call cannot be translated.
@@ -243,19 +246,17 @@ fn is_of_event(event: CUevent, subject: &mut Subject) {
 
 translated! {
     CUcontext(is_of_context), CUevent(is_of_event), CUgraph, CUgraphExec, CUkernel, CUlibrary,
-    CUmemGenericAllocationHandle, CUmemoryPool, CUmodule, CUstream(is_of_stream),
+    CUarray, CUmemGenericAllocationHandle, CUmemoryPool, CUmipmappedArray, CUmodule, CUstream(is_of_stream),
 }
 
 // Handles of what is not made again: whoever has one was not recovered, or got it afterwards.
 plain! {
-    CUarray, CUasyncCallbackHandle, CUdevResourceDesc, CUexternalMemory, CUexternalSemaphore,
-    CUgraphicsResource, CUgreenCtx, CUlinkState, CUlogsCallbackHandle, CUmipmappedArray,
-    CUsurfref, CUtexref, CUuserObject,
+    CUasyncCallbackHandle, CUdevResourceDesc, CUexternalMemory, CUexternalSemaphore, CUgraphicsResource, CUgreenCtx,
+    CUlinkState, CUlogsCallbackHandle, CUsurfref, CUtexref, CUuserObject,
 }
 pointed_at! {
-    CUarray, CUasyncCallbackHandle, CUdevResourceDesc, CUexternalMemory, CUexternalSemaphore,
-    CUgraphicsResource, CUgreenCtx, CUlinkState, CUlogsCallbackHandle, CUmipmappedArray,
-    CUsurfref, CUtexref, CUuserObject,
+    CUasyncCallbackHandle, CUdevResourceDesc, CUexternalMemory, CUexternalSemaphore, CUgraphicsResource, CUgreenCtx,
+    CUlinkState, CUlogsCallbackHandle, CUsurfref, CUtexref, CUuserObject,
 }
 
 plain!(c_int, c_uint, c_uchar, c_ushort);
@@ -306,7 +307,9 @@ plain!(f32, CUresult, CUmemLocation, CUipcMemHandle, CUipcEventHandle);
 pointed_at! {
     c_void, c_char, c_int, c_uint, usize, f32, *const c_void, *const c_char, *mut usize,
     *const CUgraphNode, *const c_int, CUmemLocation, CUmemAccessDesc, CUmemAllocationProp, CUipcMemHandle,
-    CUipcEventHandle, CUdriverProcAddressQueryResult,
+    CUipcEventHandle, CUdriverProcAddressQueryResult, CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR,
+    CUDA_ARRAY_MEMORY_REQUIREMENTS, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC,
+    CUDA_TEXTURE_DESC, CUDA_RESOURCE_VIEW_DESC,
 }
 untranslatable! {
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_LAUNCH_PARAMS, CUDA_MEMCPY3D_PEER, CUarrayMapInfo,

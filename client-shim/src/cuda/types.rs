@@ -132,21 +132,22 @@ kinds! {
 // A structure behind a pointer, passed along.
 kinds! {
     opaque as c_void:
-    CUDA_ARRAY3D_DESCRIPTOR, CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY_MEMORY_REQUIREMENTS, CUDA_ARRAY_SPARSE_PROPERTIES,
-    CUDA_EXTERNAL_MEMORY_BUFFER_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC,
+    CUDA_ARRAY_SPARSE_PROPERTIES, CUDA_EXTERNAL_MEMORY_BUFFER_DESC,
     CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
     CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, CUDA_EXT_SEM_WAIT_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS,
-    CUDA_HOST_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_RESOURCE_DESC,
-    CUDA_RESOURCE_VIEW_DESC, CUDA_TEXTURE_DESC,
+    CUDA_HOST_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS,
     CU_DEV_SM_RESOURCE_GROUP_PARAMS, CUcliqueInfo, CUctxCreateParams, CUdevResource, CUdevprop, CUexecAffinityParam,
     CUgraphEdgeData, CUgraphExecUpdateResultInfo, CUkernelNodeAttrValue, CUlogicalEndpointProp, CUmemDecompressParams,
     CUmemPoolProps, CUmemPoolPtrExportData, CUmemcpyAttributes, CUmulticastObjectProp, CUstreamAttrValue,
     CUstreamBatchMemOpParams, CUstreamCigCaptureParams, CUtensorMap, CUuuid,
 }
 
-// The same with addresses of the GPU in it.
+// The same in words: with addresses of the GPU or arrays in it, and what arrays and textures are made by.
 kinds! {
     in_words: CUDA_MEMCPY2D of 16, CUDA_MEMCPY3D of 25, CUDA_MEMCPY3D_BATCH_OP of 14, CUDA_MEMSET_NODE_PARAMS of 5,
+    CUDA_ARRAY_DESCRIPTOR of 3, CUDA_ARRAY3D_DESCRIPTOR of 5, CUDA_ARRAY_MEMORY_REQUIREMENTS of 4,
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC of 13, CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC of 15,
+    CUDA_RESOURCE_DESC of 18, CUDA_TEXTURE_DESC of 13, CUDA_RESOURCE_VIEW_DESC of 14,
 }
 
 /// An address in a list that the driver reads.

@@ -39,6 +39,8 @@ reasons! {
     StreamOrdered = "memory of the driver's pools has no descriptor",
     /// Arrays, textures, surfaces.
     Array = "the layout of an array is the driver's secret",
+    /// Texture and surface objects of which a recovery could not give the values again.
+    Texture = "a texture or surface object could have another value",
     /// Graphs and what is made of them.
     Graph = "a graph or its user object can only be made again by the program",
     /// Allocations, conditions, external semaphores, batches of memory operations, arrays.

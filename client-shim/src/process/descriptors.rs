@@ -112,6 +112,13 @@ impl Held {
         self.serial
     }
 
+    /// Lets go of it without closing it: the driver has taken it and closes it itself.
+    pub(crate) fn give_to_the_driver(self) {
+        HELD[self.place].store(NONE, Ordering::Release);
+        // The place may be another one's by now.
+        std::mem::forget(self);
+    }
+
     /// Holds a copy of a descriptor that stays the program's.
     pub(crate) fn copy(descriptor: c_int) -> Result<Self, NotHeld> {
         Self::hold(descriptor, new_serial(), false)

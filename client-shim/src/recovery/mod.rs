@@ -36,6 +36,7 @@ mod rest;
 mod set_again;
 pub(crate) mod spare;
 mod steps;
+mod textures;
 mod together;
 mod told;
 mod variables;

@@ -1,4 +1,4 @@
-//! Libraries, modules, functions, streams, events and host ranges in a fresh copy of the driver, by their recipes.
+//! Libraries, modules, functions, streams, events, arrays and host ranges in a fresh copy of the driver, by their recipes.
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use std::{collections::BTreeMap, ffi::c_uint};
@@ -6,21 +6,21 @@ use std::{collections::BTreeMap, ffi::c_uint};
 use super::{
     graphs::Graphs,
     memory::{Failed, Renamed, checked},
-    set_again, variables,
+    set_again, textures, variables,
 };
 use crate::cuda::moved::{Move, Moves};
 use crate::{
     cuda::{
         result::CUresult,
         types::{
-            CUcontext, CUevent, CUfunction, CUjit_option, CUkernel, CUlibrary, CUmemoryPool, CUmodule, CUstream,
-            Key as _, c_void,
+            CUcontext, CUevent, CUexternalMemory, CUfunction, CUjit_option, CUkernel, CUlibrary, CUmemoryPool,
+            CUmipmappedArray, CUmodule, CUstream, Key as _, c_void,
         },
     },
     kept::{
         self,
         code::still::{self, Name, Still},
-        memory::pinned,
+        memory::{arrays::view, pinned},
         objects::recipes::{Image, JitOption, Recipe, Setting},
         work::progress,
     },
@@ -95,11 +95,15 @@ impl Objects {
     /// Makes them all. `renamed` has the contexts, and gets the objects.
     pub(super) fn make(&self, renamed: &mut Renamed) -> Result<(), Failed> {
         for (handle, recipe) in &self.recipes {
+            if matches!(recipe, Recipe::Texture { .. }) {
+                continue;
+            }
             let made = make(*handle, recipe, renamed)?;
-            if !recipe.has_address() {
+            if recipe.has_handle() {
                 renamed.insert(*handle, made);
             }
         }
+        textures::make(&textures::of(&self.recipes), &BTreeMap::new(), renamed)?;
         self.finish(renamed)
     }
 
@@ -174,6 +178,12 @@ impl Objects {
             }
         }
         Ok(())
+    }
+}
+
+impl From<view::Refused> for Failed {
+    fn from(view::Refused { call, answer }: view::Refused) -> Self {
+        Self { call, answer }
     }
 }
 
@@ -315,5 +325,20 @@ pub(super) fn make(handle: usize, recipe: &Recipe, renamed: &Renamed) -> Result<
             pinned::register(handle, *size).map_err(|answer| Failed { call: "cuMemHostRegister", answer })?;
             Ok(handle)
         }
+        Recipe::ArrayMemory { context, address } => {
+            enter(of("cuImportExternalMemory", context)?)?;
+            Ok(view::import(*address)?.0)
+        }
+        Recipe::MipmappedArray { context, memory, address, layout, .. } => {
+            const CALL: &str = "cuExternalMemoryGetMappedMipmappedArray";
+            enter(of(CALL, context)?)?;
+            Ok(view::map(CUexternalMemory(of(CALL, memory)?), *address, layout)?.0)
+        }
+        Recipe::Array { of: mipmapped, level } => {
+            let mipmapped = CUmipmappedArray(of("cuMipmappedArrayGetLevel", mipmapped)?);
+            Ok(view::level(mipmapped, *level)?.0)
+        }
+        // Their values depend on each other.
+        Recipe::Texture { .. } => Err(missing("cuTexObjectCreate")),
     }
 }

@@ -114,6 +114,10 @@ impl Driver {
             }
         }
         let mut tables = self.tables();
+        for (bytes, size) in tables.arrays.end(handle) {
+            // One that is gone already needs nothing.
+            let _unmapped = crate::vmm::unmap(bytes, size);
+        }
         tables.context_limits.retain(|(of, _), _| *of != handle);
         tables.stream_attributes.retain(|(of, _), _| *of != handle);
         let owned: Vec<usize> = tables

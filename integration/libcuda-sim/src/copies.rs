@@ -150,6 +150,16 @@ pub(crate) fn before(function: &str) -> Outcome {
     call_back(function)
 }
 
+/// The value of the first texture object of a context, which a test may have another in one copy: `COPY:VALUE`.
+pub(crate) fn first_texture() -> u64 {
+    static WANTED: OnceLock<u64> = OnceLock::new();
+    *WANTED.get_or_init(|| {
+        let text = Script::load().text("MPS_SIM_FIRST_TEXTURE").unwrap_or_default();
+        let wanted = text.split_once(':').filter(|(of, _)| *of == copy().number.to_string());
+        wanted.and_then(|(_, value)| value.parse().ok()).unwrap_or(1)
+    })
+}
+
 /// What a profiler does in its callback, if the test wants one for this function.
 fn call_back(function: &str) -> Outcome {
     static SUBSCRIBED: OnceLock<Option<String>> = OnceLock::new();

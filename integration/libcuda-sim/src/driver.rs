@@ -1,6 +1,7 @@
 //! What the process has once `cuInit` has succeeded.
 
 use crate::allocations::Ranges;
+use crate::arrays::Arrays;
 use crate::codes::{Code, Outcome};
 use crate::context::Context;
 use crate::copies;
@@ -87,6 +88,8 @@ pub(crate) struct Tables {
     pub(crate) reservations: HashMap<usize, usize>,
     /// Mapped memory.
     pub(crate) ranges: Ranges,
+    /// Arrays, textures and surfaces.
+    pub(crate) arrays: Arrays,
     /// Memory pools.
     pub(crate) pools: Pools,
     /// Bytes in use by device.
@@ -229,6 +232,11 @@ impl Driver {
     /// The tables.
     pub(crate) fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it has found a control daemon.
+    pub(crate) fn is_under_mps(&self) -> bool {
+        self.daemon.is_some()
     }
 
     /// A handle that nobody has.

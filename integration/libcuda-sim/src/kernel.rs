@@ -7,6 +7,8 @@
 //! | `increment` | `u64` address, `u32` count | adds one to each of so many words |
 //! | `deep` | `u64` address, `u32` count | adds 28 to each word, with 1,024 bytes of stack: a memory fault (700) where its context has less |
 //! | `mix` | `u64` to, `u64` from, `u32` count, `u32` key | five times the word there, and one of the source's, and the key |
+//! | `look` | `u64` texture, `u64` to, `u32` count, `u32` key, `u32` first | the same with words of the texture, from there on, in the source's place |
+//! | `paint` | `u64` surface, `u64` from, `u32` count, `u32` key, `u32` first | the same on words of the surface |
 //! | `hold` | `u64` address of a word | busy until the host has written there |
 //! | `neighbour` | `u64` address of two words | ends at once; what the host writes there later is the error by which the GPU's contexts die, as by a neighbour's fault, which the second word answers |
 //! | `oob` | `u64` address | writes a word there: a memory fault (700) unless it is mapped |
@@ -48,6 +50,10 @@ pub(crate) enum Kernel {
     Deep(usize, usize),
     /// Works on words at the first address with those at the second one, and a key.
     Mix(usize, usize, usize, u32),
+    /// The same with words that a texture reads in the place of the second ones.
+    Look(u64, usize, usize, u32, usize),
+    /// The same with words that a surface writes in the place of the first ones.
+    Paint(u64, usize, usize, u32, usize),
     /// Busy until there is something in a word.
     Hold(usize),
     /// Has the contexts of its GPU die when there is something in a word.
@@ -74,6 +80,14 @@ impl Kernel {
                 let key = u32::try_from(key).map_err(|_| Code::INVALID_VALUE)?;
                 Self::Mix(address(to)?, address(from)?, address(count)?, key)
             }
+            ("look" | "paint", &[object, memory, count, key, first]) => {
+                let key = u32::try_from(key).map_err(|_| Code::INVALID_VALUE)?;
+                let (memory, count, first) = (address(memory)?, address(count)?, address(first)?);
+                match name {
+                    "look" => Self::Look(object, memory, count, key, first),
+                    _ => Self::Paint(object, memory, count, key, first),
+                }
+            }
             ("hold", &[word]) => Self::Hold(address(word)?),
             ("neighbour", &[word]) => Self::Neighbour(address(word)?),
             ("oob", &[place]) => Self::Write(address(place)?),
@@ -89,13 +103,15 @@ impl Kernel {
 
     /// Whether there is a host function of this name.
     pub(crate) fn exists(name: &str) -> bool {
-        const NAMES: [&str; 12] = [
+        const NAMES: [&str; 14] = [
             "spin",
             "long",
             "endless",
             "increment",
             "deep",
             "mix",
+            "look",
+            "paint",
             "hold",
             "neighbour",
             "oob",
@@ -114,6 +130,8 @@ impl Kernel {
             Self::Increment(..)
             | Self::Deep(..)
             | Self::Mix(..)
+            | Self::Look(..)
+            | Self::Paint(..)
             | Self::Neighbour(_)
             | Self::Write(_)
             | Self::Fault(_) => Some(Duration::ZERO),
@@ -144,6 +162,25 @@ impl Kernel {
                         Ok(())
                     }
                     Some(address) => Err((FaultKind::OUT_OF_BOUNDS, Some(WildAccess { address, is_write: false }))),
+                }
+            }
+            Self::Look(object, memory, count, key, first) | Self::Paint(object, memory, count, key, first) => {
+                let is_written = matches!(self, Self::Paint(..));
+                let tables = context.at_work(driver)?;
+                let size = count.saturating_mul(WORD);
+                match tables.arrays.seen_by(context.handle, object, is_written) {
+                    _ if !tables.ranges.is_accessible(memory, size) => {
+                        let access = WildAccess { address: memory, is_write: !is_written };
+                        Err((FaultKind::OUT_OF_BOUNDS, Some(access)))
+                    }
+                    Some((seen, length)) if first.saturating_mul(WORD).saturating_add(size) <= length => {
+                        let seen = seen + first * WORD;
+                        let (to, from) = if is_written { (seen, memory) } else { (memory, seen) };
+                        tables.ranges.mix(to, from, count, key);
+                        Ok(())
+                    }
+                    // No such object, or nothing that it could read.
+                    _ => Err((FaultKind::TRAP, None)),
                 }
             }
             Self::Deep(address, count) => {

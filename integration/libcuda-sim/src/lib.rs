@@ -21,14 +21,16 @@
 //! | `MPS_SIM_FAIL_AT` | the same, and the function answers 999 | |
 //! | `MPS_SIM_STAY_AT` | the same, and the function never returns, or after so many milliseconds: `COPY:FUNCTION:CALL:TIME` | |
 //! | `MPS_SIM_MEET_AT` | `COPY:FUNCTION:NUMBER`: calls of that copy's function wait until so many have begun, and answer 999 after a minute | |
+//! | `MPS_SIM_FIRST_TEXTURE` | `COPY:VALUE`: in that copy the values of texture objects count from there | 1 |
 //! | `MPS_SIM_WISHED_MIB` | from which size on a range of addresses is reserved where it is wished | 4 |
 //! | `MPS_SIM_TEAR_AT` | the same for `cuGraphLaunch`: its context dies when the first node of the graph is done | |
 //!
-//! What it does not have: pools that are shared with other processes, graphs with conditions or allocations, managed memory, textures, peer access, IPC handles of its own memory, compiled images
+//! What it does not have: pools that are shared with other processes, graphs with conditions or allocations, managed memory, texture references, graphs with arrays, peer access, IPC handles of its own memory, compiled images
 //! (cubin), kernels other than those of [`kernel`]; each is refused with the error that a driver has for it.
 
 mod abi;
 mod allocations;
+mod arrays;
 mod codes;
 mod context;
 mod contexts;

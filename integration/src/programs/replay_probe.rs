@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle|--ticking] [--tail] [--threads N] [--library] [--variable]
-//!                  [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--strange-graph] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--slabs COUNT,MIB] [--until-stdin-closes]
+//!                  [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--arrays] [--strange-graph] [--strange-array] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--slabs COUNT,MIB] [--until-stdin-closes]
 //!                  [--maps FOLDER] [--scene NAME]
 //! ```
 //! It has memory of several sizes, some that it mapped itself, a range of host memory, two streams, two events, a module
@@ -21,10 +21,11 @@
 //! - `--pools` has memory of the default pool by its handle and of a pool of its own.
 //! - `--pinned` asks for host memory of the driver's too, `--variable` for variables of a module and of a library,
 //!   `--graph` for graphs, which rounds use.
+//! - `--arrays` has arrays of all kinds, with textures and surfaces that rounds use, destroy and make again.
 //! - `--until-stdin-closes`: with that done it goes on with rounds until its standard input ends.
 //! - `--light` leaves the large blocks out, of which the simulated driver makes page after page.
 //! - `--slabs COUNT,MIB` has so many blocks of so many MiB besides, which are compared after each recovery.
-//! - `--strange-graph` makes a graph with a node of a kind that is not made again, `--context` a context of its own, `--linker` a linker
+//! - `--strange-graph` makes a graph with a node of a kind that is not made again, `--strange-array` an array of such a kind, `--context` a context of its own, `--linker` a linker
 //!   that is at work, `--shared-event` an event for other processes, `--stuck`
 //!   leaves a thread in the driver for as long as the process lives: programs that cannot be recovered.
 //! - `--private CALL,…` has each round call functions of a private table of which nobody knows what they take; the calls are
@@ -39,6 +40,7 @@
 //! Lines with a recovery have what `mps_shim_last_recovery` says of it. `end` has `is_intact`: whether every byte was
 //! right in every round, and whatever a lost kernel may have changed was told to be in doubt.
 
+mod arrays;
 mod enumerated;
 mod graphs;
 mod last;
@@ -137,6 +139,12 @@ impl<'a> Probe<'a> {
         }
         if options.has_graphs {
             workload.ask_for_graphs()?;
+        }
+        if options.has_arrays {
+            workload.ask_for_arrays()?;
+        }
+        if options.has_strange_array {
+            arrays::leave_a_strange_one()?;
         }
         if options.has_strange_graph {
             workload.ask_for_a_strange_graph()?;

@@ -1,6 +1,7 @@
 //! The preloaded library around programs on the simulated driver: what it keeps, commits, replays and brings back.
 
 mod announced;
+mod arrays;
 mod burial;
 mod burial_hold;
 mod checker;

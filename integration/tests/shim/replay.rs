@@ -135,6 +135,16 @@ fn pinned_memory_is_there_with_every_byte_after_faults() {
 }
 
 #[test]
+fn arrays_are_there_with_every_byte_and_textures_with_their_values_after_faults() {
+    once(|subject| {
+        own_faults(&Sim::new(subject, &[]), &["--light", "--arrays"], &format!("{subject} without MPS"));
+        others_faults(subject, &["--light", "--arrays"], false);
+        others_faults(subject, &["--light", "--arrays", "--idle"], true);
+        others_faults(subject, &["--light", "--arrays", "--busy"], false);
+    });
+}
+
+#[test]
 fn what_a_program_has_written_to_variables_is_there_after_faults() {
     once(|subject| {
         let arguments = ["--light", "--variable", "--library"];

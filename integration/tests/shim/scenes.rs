@@ -15,10 +15,10 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 /// The error of a server's death.
-const DIED: u64 = 806;
+pub(super) const DIED: u64 = 806;
 
 /// Plays a scene, in which it is recovered `count` times; its line.
-fn play(subject: &Subject, name: &str, count: usize, variables: &[(&str, &str)]) -> Value {
+pub(super) fn play(subject: &Subject, name: &str, count: usize, variables: &[(&str, &str)]) -> Value {
     let sim = Sim::started(subject, variables);
     let mut command = shim::recording(sim.command("mps-replay-probe", &["--scene", name]));
     command.env("MPS_SHIM_REPLAY", "in-place");

@@ -19,7 +19,7 @@ use std::process::Command;
 /// What the library says when a copy is ready.
 pub(super) const STANDS: &str = "a spare copy of the driver stands";
 /// In which way a recovery was made, as `mps_shim.h` has it.
-const BY_THE_SPARE: u64 = 1;
+pub(super) const BY_THE_SPARE: u64 = 1;
 
 /// Steps of the making of a copy.
 pub(super) const MAKING: [&str; 9] = [
@@ -39,7 +39,7 @@ pub(super) const SWITCH: [&str; 3] = ["spare-memory-again", "spare-objects-again
 const BURIAL: [&str; 3] = ["burial-begun", "dead-silenced", "dead-amputated"];
 
 /// The probe, whose spare copy is to stand on the other bench.
-fn probe(sim: &Sim, other: &Sim, arguments: &[&str]) -> Command {
+pub(super) fn probe(sim: &Sim, other: &Sim, arguments: &[&str]) -> Command {
     let mut command = shim::recording(sim.command("mps-replay-probe", arguments));
     command.env("MPS_SHIM_REPLAY", "spare").env("MPS_SHIM_LOG", "1");
     command.env("MPS_SHIM_TEST_SPARE", other.lab.pipe_dir());
@@ -97,7 +97,8 @@ fn a_program_with_work_on_its_way_is_told_and_goes_on_with_its_spare_copy() {
 }
 
 /// Everything that can be made again.
-const EVERYTHING: [&str; 7] = ["--library", "--variable", "--pinned", "--pools", "--settings", "--graph", "--light"];
+const EVERYTHING: [&str; 8] =
+    ["--library", "--variable", "--pinned", "--pools", "--arrays", "--settings", "--graph", "--light"];
 
 #[test]
 fn a_program_with_everything_goes_on_with_its_spare_copy_at_rest_between_rounds_and_at_work() {

@@ -1,30 +1,45 @@
-//! Structures with addresses of the GPU in them: those of moved variables are translated in a copy, and back where the
-//! driver has written them.
+//! Structures with addresses of the GPU in them, or with arrays: those of moved variables, and the handles of arrays, are
+//! translated in a copy, and back where the driver has written them.
 
 use super::{Launched, Pointee, Untranslatable};
 use crate::cuda::{
-    moved,
-    types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMSET_NODE_PARAMS, CUdeviceptr_listed},
+    moved, names,
+    types::{
+        CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMSET_NODE_PARAMS, CUDA_RESOURCE_DESC,
+        CUdeviceptr_listed, Key as _,
+    },
 };
 
 /// Which words of a structure are addresses, of the host's memory where that is meant.
 pub(crate) trait Addresses {
     /// The words.
     const PLACES: &[usize];
+    /// Words that are handles of arrays, each where the word before it has this value in its lower half; else it is
+    /// nobody's, or an address.
+    const ARRAYS: &[(usize, usize, &[u64])] = &[];
 }
 
 // Source and destination, each once for the host or wherever the address says, and once for the device.
 impl Addresses for CUDA_MEMCPY2D {
     const PLACES: &[usize] = &[3, 4, 10, 11];
+    const ARRAYS: &[(usize, usize, &[u64])] = &[(2, 5, &[OF_ARRAY]), (9, 12, &[OF_ARRAY])];
 }
 
 impl Addresses for CUDA_MEMCPY3D {
     const PLACES: &[usize] = &[5, 6, 16, 17];
+    const ARRAYS: &[(usize, usize, &[u64])] = &[(4, 7, &[OF_ARRAY]), (15, 18, &[OF_ARRAY])];
 }
 
 // Source and destination, where they are no arrays.
 impl Addresses for CUDA_MEMCPY3D_BATCH_OP {
     const PLACES: &[usize] = &[1, 6];
+    const ARRAYS: &[(usize, usize, &[u64])] = &[(0, 1, &[OPERAND_IS_ARRAY]), (5, 6, &[OPERAND_IS_ARRAY])];
+}
+
+// An array, a mipmapped one, or linear memory.
+impl Addresses for CUDA_RESOURCE_DESC {
+    const PLACES: &[usize] = &[1];
+    const ARRAYS: &[(usize, usize, &[u64])] = &[(0, 1, &[RESOURCE_IS_ARRAY, RESOURCE_IS_MIPMAPPED])];
 }
 
 // The destination.
@@ -88,6 +103,11 @@ impl WithDestination for CUDA_MEMCPY3D_BATCH_OP {
 
 /// `CU_MEMCPY_OPERAND_TYPE_POINTER`.
 const OPERAND_IS_POINTER: u64 = 1;
+/// `CU_MEMCPY_OPERAND_TYPE_ARRAY`.
+const OPERAND_IS_ARRAY: u64 = 2;
+/// `CU_RESOURCE_TYPE_ARRAY`, `CU_RESOURCE_TYPE_MIPMAPPED_ARRAY`.
+pub(crate) const RESOURCE_IS_ARRAY: u64 = 0;
+pub(crate) const RESOURCE_IS_MIPMAPPED: u64 = 1;
 /// `CU_MEMORYTYPE_ARRAY`, `CU_MEMORYTYPE_UNIFIED`.
 const OF_ARRAY: u64 = 3;
 const UNIFIED: u64 = 4;
@@ -99,6 +119,27 @@ pub(crate) fn translate<T: Addresses>(words: &mut [u64], to: impl Fn(u64) -> u64
     }
 }
 
+/// Translates the arrays among them.
+pub(crate) fn translate_arrays<T: Addresses>(words: &mut [u64], to: impl Fn(usize) -> usize) {
+    for &(kind, place, of) in T::ARRAYS {
+        if of.contains(&(words[kind] & u64::from(u32::MAX)))
+            && let Ok(handle) = usize::try_from(words[place])
+        {
+            words[place] = to(handle).key();
+        }
+    }
+}
+
+/// Whether anything of a structure may have to be translated.
+fn is_any<T: Addresses>() -> bool {
+    !T::ARRAYS.is_empty() || moved::is_any()
+}
+
+fn to_current<T: Addresses>(words: &mut [u64]) {
+    translate::<T>(words, moved::current_of);
+    translate_arrays::<T>(words, names::current_of);
+}
+
 macro_rules! translated_inside {
     ($($name:ident),+ $(,)?) => {$(
         impl Pointee for $name {
@@ -106,12 +147,12 @@ macro_rules! translated_inside {
             const IS_WRITTEN: bool = true;
 
             unsafe fn copy(pointer: *const Self, _launched: &Launched) -> Result<Option<Box<Self>>, Untranslatable> {
-                if pointer.is_null() || !moved::is_any() {
+                if pointer.is_null() || !is_any::<Self>() {
                     return Ok(None);
                 }
                 // SAFETY: by the contract.
                 let mut copy = Box::new(unsafe { pointer.read_unaligned() });
-                translate::<Self>(&mut copy.0, moved::current_of);
+                to_current::<Self>(&mut copy.0);
                 Ok(Some(copy))
             }
 
@@ -120,10 +161,11 @@ macro_rules! translated_inside {
             }
 
             unsafe fn name_result(pointer: *mut Self) {
-                if !pointer.is_null() && moved::is_any() {
+                if !pointer.is_null() && is_any::<Self>() {
                     // SAFETY: by the contract the driver has written there.
                     let mut written = unsafe { pointer.read_unaligned() };
                     translate::<Self>(&mut written.0, moved::name_of);
+                    translate_arrays::<Self>(&mut written.0, names::name_of);
                     // SAFETY: as above.
                     unsafe { pointer.write_unaligned(written) };
                 }
@@ -132,7 +174,7 @@ macro_rules! translated_inside {
     )+};
 }
 
-translated_inside!(CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS);
+translated_inside!(CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUDA_RESOURCE_DESC);
 
 // A list of addresses that the driver reads during the call.
 impl Pointee for CUdeviceptr_listed {
@@ -140,7 +182,7 @@ impl Pointee for CUdeviceptr_listed {
 
     unsafe fn copy(pointer: *const Self, launched: &Launched) -> Result<Option<Vec<Self>>, Untranslatable> {
         // SAFETY: by the contract, and the call says that there are so many.
-        let list = unsafe { listed(pointer, launched) };
+        let list = unsafe { listed(pointer, launched, moved::is_any()) };
         Ok(list.map(|list| list.into_iter().map(|of| Self(moved::current_of(of.0))).collect()))
     }
 
@@ -155,9 +197,9 @@ impl Pointee for CUDA_MEMCPY3D_BATCH_OP {
 
     unsafe fn copy(pointer: *const Self, launched: &Launched) -> Result<Option<Vec<Self>>, Untranslatable> {
         // SAFETY: as above.
-        let list = unsafe { listed(pointer, launched) };
+        let list = unsafe { listed(pointer, launched, true) };
         Ok(list.map(|mut list| {
-            list.iter_mut().for_each(|of| translate::<Self>(&mut of.0, moved::current_of));
+            list.iter_mut().for_each(|of| to_current::<Self>(&mut of.0));
             list
         }))
     }
@@ -171,8 +213,8 @@ impl Pointee for CUDA_MEMCPY3D_BATCH_OP {
 ///
 /// # Safety
 /// There are so many as the call says, or one if it does not.
-unsafe fn listed<T: Copy>(pointer: *const T, launched: &Launched) -> Option<Vec<T>> {
-    if pointer.is_null() || !moved::is_any() {
+unsafe fn listed<T: Copy>(pointer: *const T, launched: &Launched, is_any: bool) -> Option<Vec<T>> {
+    if pointer.is_null() || !is_any {
         return None;
     }
     let count = launched.first.unwrap_or(1);
@@ -186,8 +228,10 @@ mod tests {
 
     use cudarc::driver::sys;
 
-    use super::{Addresses, Destination, WithDestination as _};
-    use crate::cuda::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMSET_NODE_PARAMS};
+    use super::{Addresses, Destination, WithDestination as _, translate_arrays};
+    use crate::cuda::types::{
+        CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMSET_NODE_PARAMS, CUDA_RESOURCE_DESC,
+    };
 
     #[test]
     fn the_words_are_the_addresses_of_the_header() {
@@ -211,6 +255,37 @@ mod tests {
         let address = offset_of!(Operand, op);
         let batch = [offset_of!(Operation, src) + address, offset_of!(Operation, dst) + address];
         assert_eq!(batch.map(|offset| offset / 8), CUDA_MEMCPY3D_BATCH_OP::PLACES);
+        let resource = offset_of!(sys::CUDA_RESOURCE_DESC_st, res);
+        assert_eq!([resource / 8], CUDA_RESOURCE_DESC::PLACES);
+    }
+
+    #[test]
+    fn arrays_are_translated_where_the_header_has_them_and_nothing_else_is() {
+        use sys::{CUDA_MEMCPY2D_st as Flat, CUDA_MEMCPY3D_st as Solid};
+        let flat = [
+            (offset_of!(Flat, srcMemoryType), offset_of!(Flat, srcArray)),
+            (offset_of!(Flat, dstMemoryType), offset_of!(Flat, dstArray)),
+        ];
+        let solid = [
+            (offset_of!(Solid, srcMemoryType), offset_of!(Solid, srcArray)),
+            (offset_of!(Solid, dstMemoryType), offset_of!(Solid, dstArray)),
+        ];
+        let words = |places: [(usize, usize); 2]| places.map(|(kind, place)| (kind / 8, place / 8));
+        let said = |arrays: &[(usize, usize, &[u64])]| {
+            arrays.iter().map(|&(kind, place, _)| (kind, place)).collect::<Vec<_>>()
+        };
+        assert_eq!(words(flat).to_vec(), said(CUDA_MEMCPY2D::ARRAYS));
+        assert_eq!(words(solid).to_vec(), said(CUDA_MEMCPY3D::ARRAYS));
+        let mut copy = [7_u64; 16];
+        // The other half of a kind is nobody's.
+        (copy[2], copy[9]) = (3 | 5 << 32, 2);
+        translate_arrays::<CUDA_MEMCPY2D>(&mut copy, |handle| handle + 1);
+        assert_eq!((copy[5], copy[12], copy[3]), (8, 7, 7));
+        for (kind, expected) in [(0, 8), (1, 8), (2, 7), (3, 7)] {
+            let mut resource = [kind, 7];
+            translate_arrays::<CUDA_RESOURCE_DESC>(&mut resource, |handle| handle + 1);
+            assert_eq!(resource[1], expected, "kind {kind}");
+        }
     }
 
     #[test]

@@ -7,13 +7,17 @@ macro_rules! array {
             {
                 fn cuArray3DCreate_v2(
                     handle: *mut CUarray, allocate_array: *const CUDA_ARRAY3D_DESCRIPTOR,
-                ) made Array(handle);
-                fn cuArray3DGetDescriptor_v2(array_descriptor: *mut CUDA_ARRAY3D_DESCRIPTOR, array: CUarray);
+                ) => kept::memory::arrays::solid;
+                fn cuArray3DGetDescriptor_v2(
+                    array_descriptor: *mut CUDA_ARRAY3D_DESCRIPTOR, array: CUarray,
+                ) then kept::memory::arrays::told_solid(array_descriptor, array);
                 fn cuArrayCreate_v2(
                     handle: *mut CUarray, allocate_array: *const CUDA_ARRAY_DESCRIPTOR,
-                ) made Array(handle);
-                fn cuArrayDestroy(array: CUarray) gone(array);
-                fn cuArrayGetDescriptor_v2(array_descriptor: *mut CUDA_ARRAY_DESCRIPTOR, array: CUarray);
+                ) => kept::memory::arrays::flat;
+                fn cuArrayDestroy(array: CUarray) => kept::memory::arrays::ends;
+                fn cuArrayGetDescriptor_v2(
+                    array_descriptor: *mut CUDA_ARRAY_DESCRIPTOR, array: CUarray,
+                ) then kept::memory::arrays::told_flat(array_descriptor, array);
                 fn cuArrayGetMemoryRequirements(
                     memory_requirements: *mut CUDA_ARRAY_MEMORY_REQUIREMENTS, array: CUarray, device: CUdevice,
                 );
@@ -22,11 +26,11 @@ macro_rules! array {
                 fn cuMipmappedArrayCreate(
                     handle: *mut CUmipmappedArray, mipmapped_array_desc: *const CUDA_ARRAY3D_DESCRIPTOR,
                     num_mipmap_levels: c_uint,
-                ) made Array(handle);
-                fn cuMipmappedArrayDestroy(mipmapped_array: CUmipmappedArray) gone(mipmapped_array);
+                ) => kept::memory::arrays::mipmapped;
+                fn cuMipmappedArrayDestroy(mipmapped_array: CUmipmappedArray) => kept::memory::arrays::mipmapped_ends;
                 fn cuMipmappedArrayGetLevel(
                     level_array: *mut CUarray, mipmapped_array: CUmipmappedArray, level: c_uint,
-                );
+                ) then kept::memory::arrays::level(written!(level_array), mipmapped_array, level);
                 fn cuMipmappedArrayGetMemoryRequirements(
                     memory_requirements: *mut CUDA_ARRAY_MEMORY_REQUIREMENTS, mipmap: CUmipmappedArray,
                     device: CUdevice,
@@ -36,8 +40,8 @@ macro_rules! array {
                 );
                 fn cuSurfObjectCreate(
                     surf_object: *mut CUsurfObject, res_desc: *const CUDA_RESOURCE_DESC,
-                ) made Array(surf_object);
-                fn cuSurfObjectDestroy(surf_object: CUsurfObject) gone(surf_object);
+                ) => kept::objects::textures::surface;
+                fn cuSurfObjectDestroy(surf_object: CUsurfObject) => kept::objects::textures::ends;
                 fn cuSurfObjectGetResourceDesc(res_desc: *mut CUDA_RESOURCE_DESC, surf_object: CUsurfObject);
                 fn cuSurfRefGetArray(array: *mut CUarray, surf_ref: CUsurfref);
                 fn cuSurfRefSetArray(surf_ref: CUsurfref, array: CUarray, flags: c_uint);
@@ -68,8 +72,8 @@ macro_rules! array {
                 fn cuTexObjectCreate(
                     tex_object: *mut CUtexObject, res_desc: *const CUDA_RESOURCE_DESC,
                     tex_desc: *const CUDA_TEXTURE_DESC, res_view_desc: *const CUDA_RESOURCE_VIEW_DESC,
-                ) made Array(tex_object);
-                fn cuTexObjectDestroy(tex_object: CUtexObject) gone(tex_object);
+                ) => kept::objects::textures::texture;
+                fn cuTexObjectDestroy(tex_object: CUtexObject) => kept::objects::textures::ends;
                 fn cuTexObjectGetResourceDesc(res_desc: *mut CUDA_RESOURCE_DESC, tex_object: CUtexObject);
                 fn cuTexObjectGetResourceViewDesc(res_view_desc: *mut CUDA_RESOURCE_VIEW_DESC, tex_object: CUtexObject);
                 fn cuTexObjectGetTextureDesc(tex_desc: *mut CUDA_TEXTURE_DESC, tex_object: CUtexObject);

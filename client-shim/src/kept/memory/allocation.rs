@@ -4,6 +4,7 @@
 use std::ffi::c_uint;
 
 use super::{
+    extents::GRAIN,
     freeing,
     region::{self, Failure, Region},
     wait_for_the_outside,
@@ -98,10 +99,15 @@ pub(super) fn reason(failure: Failure) -> Reason {
 
 /// Memory of ours for a request.
 pub(super) fn obtain(size: usize) -> Result<Result<u64, Failure>, Bypass> {
+    obtain_aligned(size, GRAIN)
+}
+
+/// The same at a multiple of `alignment`, which divides [`PAGE`](region::PAGE).
+pub(super) fn obtain_aligned(size: usize, alignment: u64) -> Result<Result<u64, Failure>, Bypass> {
     let size = u64::try_from(size).map_err(|_| Bypass::ForTheDriver)?;
     let (context, device) = current()?;
     freeing::reclaim()?;
-    if let Some(found) = memory(|memory| memory.slabs.place(device, context, size))? {
+    if let Some(found) = memory(|memory| memory.slabs.place(device, context, size, alignment))? {
         return Ok(Ok(found));
     }
     let (wanted, least) = memory(|memory| memory.slabs.slab_size(device, size))?.ok_or(Bypass::ForTheDriver)?;

@@ -37,6 +37,19 @@ impl Extents {
         Some(start)
     }
 
+    /// The same from a multiple of `alignment` on, which is one of [`GRAIN`].
+    pub(crate) fn take_aligned(&mut self, length: u64, alignment: u64) -> Option<u64> {
+        if alignment <= GRAIN {
+            return self.take(length);
+        }
+        let fits = |&(found, start): &(u64, u64)| {
+            let first = start.checked_next_multiple_of(alignment)?;
+            (first.checked_add(length)? <= start + found).then_some(first)
+        };
+        let first = self.by_length.range((length, 0)..).find_map(fits)?;
+        self.take_at(first, length).then_some(first)
+    }
+
     /// Takes `length` bytes from `start`, both multiples of [`GRAIN`]; whether they were free.
     pub(crate) fn take_at(&mut self, start: u64, length: u64) -> bool {
         let Some((&before, &size)) = self.by_start.range(..=start).next_back() else { return false };

@@ -156,16 +156,21 @@ pub(super) fn wait_for_pending() -> Result<(), Bypass> {
 }
 
 /// Waits until a context has nothing to do.
-fn wait_for(context: usize) -> CUresult {
+pub(super) fn wait_for(context: usize) -> CUresult {
+    inside(context, || driver!(context::cuCtxSynchronize()))
+}
+
+/// Does something with this context as the current one.
+pub(super) fn inside(context: usize, work: impl FnOnce() -> CUresult) -> CUresult {
     let mut current = CUcontext(0);
     if driver!(context::cuCtxGetCurrent(&raw mut current)).is_success() && current.0 == context {
-        return driver!(context::cuCtxSynchronize());
+        return work();
     }
     let pushed = driver!(context::cuCtxPushCurrent_v2(CUcontext(context)));
     if !pushed.is_success() {
         return pushed;
     }
-    let answer = driver!(context::cuCtxSynchronize());
+    let answer = work();
     let _popped = driver!(context::cuCtxPopCurrent_v2(&raw mut current));
     answer
 }

@@ -1,10 +1,11 @@
 //! Device memory and pinned host memory that outlive a copy of the driver.
 //!
 //! What a program gets from `cuMemAlloc` is a block ([`slabs`], [`extents`]) in a slab ([`region`]) of an arena
-//! ([`arena`]); what it maps itself is noted as its own ([`own`]).
+//! ([`arena`]); what it maps itself is noted as its own ([`own`]). Arrays are views of such blocks ([`arrays`]).
 
 pub(crate) mod allocation;
 pub(crate) mod arena;
+pub(crate) mod arrays;
 mod extents;
 pub(crate) mod freeing;
 pub(crate) mod ipc;

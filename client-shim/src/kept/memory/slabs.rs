@@ -94,14 +94,15 @@ pub(crate) struct Slabs {
 }
 
 impl Slabs {
-    /// Places a block in a slab that has room; its address.
-    pub(crate) fn place(&mut self, device: CUdevice, context: usize, size: u64) -> Option<u64> {
+    /// Places a block in a slab that has room, at a multiple of `alignment`; its address.
+    pub(crate) fn place(&mut self, device: CUdevice, context: usize, size: u64, alignment: u64) -> Option<u64> {
         let taken = size.checked_next_multiple_of(GRAIN)?;
         if taken >= LARGE {
             return None;
         }
         let mut slabs = self.slabs.values_mut().filter(|slab| slab.is_shared && slab.region.device == device);
-        let (base, start) = slabs.find_map(|slab| Some((slab.region.base, slab.free.take(taken)?)))?;
+        let (base, start) =
+            slabs.find_map(|slab| Some((slab.region.base, slab.free.take_aligned(taken, alignment)?)))?;
         Some(self.note(base, start, device, context, size))
     }
 
@@ -195,6 +196,13 @@ impl Slabs {
     pub(super) fn held(&self, piece: u64) -> Option<&Held> {
         let mut all = self.slabs.values().map(|slab| &slab.region.descriptor);
         all.find(|held| held.serial() == piece)
+    }
+
+    /// A copy of the descriptor of the slab that a block lies in, where the slab begins, and its bytes.
+    pub(super) fn copy_around(&self, address: u64) -> Option<(Held, u64, u64)> {
+        let (_, block) = self.around(address)?;
+        let region = &self.slabs.get(&block.slab)?.region;
+        Some((region.descriptor.copy_for_the_vault()?, region.base, region.size))
     }
 
     /// The context that a block was allocated in.

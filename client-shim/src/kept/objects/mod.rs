@@ -6,6 +6,7 @@ pub(crate) mod current;
 pub(crate) mod primary;
 pub(crate) mod recipes;
 pub(crate) mod still;
+pub(crate) mod textures;
 mod written;
 
 use std::{

@@ -6,9 +6,11 @@
 mod by_address;
 mod order;
 mod recipe;
+mod views;
 
 pub(crate) use by_address::{HostMemory, MOST_WRITTEN};
 pub(crate) use recipe::{Image, JitOption, KINDS, Recipe, Setting, code_of};
+pub(crate) use views::{Layout, OfArray, Texture, key_of};
 
 use super::{still::Still, written::Written};
 
@@ -34,6 +36,13 @@ pub(crate) struct Taken {
     recipes: Vec<(usize, Kept)>,
     written: Vec<(usize, Written)>,
     settings: Vec<((usize, Setting), u64)>,
+}
+
+impl Taken {
+    /// Handles of all of them.
+    pub(crate) fn handles(&self) -> impl Iterator<Item = usize> {
+        self.recipes.iter().map(|(handle, _)| *handle)
+    }
 }
 
 /// All of them.
@@ -273,9 +282,9 @@ mod tests {
         recipes.keep(3, Recipe::KernelFunction { context: 0xc0, kernel: 2 });
         recipes.keep(4, module(0xc0));
         recipes.keep(5, function(4));
-        assert_eq!(recipes.totals(), ([0, 0, 1, 2, 1, 1, 0, 0, 0, 0, 0, 0], 10));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], 10));
         assert!(recipes.forget(1));
-        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0], 10));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 10));
         assert!(!recipes.forget(3), "it went with the kernel");
         recipes.forget_context(0xc0);
         assert_eq!(recipes.totals(), ([0; KINDS.len()], 0));
@@ -290,7 +299,7 @@ mod tests {
         let taken = recipes.take(4);
         assert_eq!(recipes.totals(), ([0; KINDS.len()], 0));
         recipes.put_back(taken);
-        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0], 10));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 10));
         assert_eq!(recipes.settings.len(), 1);
     }
 
@@ -301,7 +310,7 @@ mod tests {
         recipes.keep(5, function(4));
         recipes.keep_first(5, || unreachable!("it is known"));
         recipes.keep(4, Recipe::Event { context: 0xc0, flags: 0 });
-        assert_eq!(recipes.totals(), ([0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0));
+        assert_eq!(recipes.totals(), ([0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0));
     }
 
     #[test]

@@ -116,6 +116,10 @@ impl Wanted {
                 | Recipe::KernelFunction { .. }
                 | Recipe::HostRange { .. }
                 | Recipe::HostMemory { .. }
+                | Recipe::ArrayMemory { .. }
+                | Recipe::MipmappedArray { .. }
+                | Recipe::Array { .. }
+                | Recipe::Texture { .. }
                 | Recipe::Pool { .. } => continue,
             };
             wanted.known.insert(*handle);

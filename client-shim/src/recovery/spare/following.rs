@@ -12,7 +12,7 @@ use std::{
 use super::super::{
     memory::{ADDRESS_TAKEN, Failed, Memory, Renamed, checked, import, length, reserve},
     objects::{self, Objects, enter},
-    rest,
+    rest, textures,
 };
 use super::{
     contents::Variables,
@@ -22,10 +22,12 @@ use crate::{
     cuda::{
         result::CUresult,
         types::{
-            CUcontext, CUdevice, CUevent, CUlibrary, CUmemGenericAllocationHandle, CUmemoryPool, CUmodule, CUstream,
+            CUcontext, CUdevice, CUevent, CUexternalMemory, CUlibrary, CUmemGenericAllocationHandle, CUmemoryPool,
+            CUmipmappedArray, CUmodule, CUstream, Key as _,
         },
     },
     kept::{
+        self,
         code::stacks::STACK_SIZE,
         memory::{
             arena,
@@ -35,7 +37,7 @@ use crate::{
         },
         objects::{
             primary::Retained,
-            recipes::{Recipe, Setting},
+            recipes::{Recipe, Setting, Texture},
         },
     },
 };
@@ -49,6 +51,10 @@ enum End {
     Library,
     Pool,
     Host,
+    ArrayMemory,
+    MipmappedArray,
+    Texture,
+    Surface,
     /// It goes with something else, or stays.
     Nothing,
 }
@@ -62,11 +68,16 @@ impl End {
             Recipe::Library { .. } => Self::Library,
             Recipe::Pool { properties: Some(_), .. } => Self::Pool,
             Recipe::HostRange { .. } | Recipe::HostMemory { .. } => Self::Host,
+            Recipe::ArrayMemory { .. } => Self::ArrayMemory,
+            Recipe::MipmappedArray { .. } => Self::MipmappedArray,
+            Recipe::Texture { texture, .. } if texture.how.is_some() => Self::Texture,
+            Recipe::Texture { .. } => Self::Surface,
             Recipe::Pool { properties: None, .. }
             | Recipe::Function { .. }
             | Recipe::Kernel { .. }
             | Recipe::LibraryModule { .. }
             | Recipe::KernelFunction { .. }
+            | Recipe::Array { .. }
             | Recipe::Variable { .. } => Self::Nothing,
         }
     }
@@ -79,6 +90,10 @@ impl End {
             Self::Library => driver!(library::cuLibraryUnload(CUlibrary(handle))),
             Self::Pool => driver!(pool::cuMemPoolDestroy(CUmemoryPool(handle))),
             Self::Host => driver!(host::cuMemHostUnregister(ptr::with_exposed_provenance_mut(handle))),
+            Self::ArrayMemory => driver!(external::cuDestroyExternalMemory(CUexternalMemory(handle))),
+            Self::MipmappedArray => driver!(array::cuMipmappedArrayDestroy(CUmipmappedArray(handle))),
+            Self::Texture => driver!(array::cuTexObjectDestroy(handle.key())),
+            Self::Surface => driver!(array::cuSurfObjectDestroy(handle.key())),
             Self::Nothing => CUresult::CUDA_SUCCESS,
         };
     }
@@ -89,8 +104,20 @@ impl End {
 struct Object {
     /// Of its recipe.
     number: u64,
+    /// A texture's or surface's value.
     handle: usize,
+    /// The copy's context, of what ends in it alone; 0 for the others.
+    context: usize,
     end: End,
+}
+
+impl Object {
+    fn end(self) {
+        if self.context != 0 && enter(self.context).is_err() {
+            return;
+        }
+        self.end.call(self.handle);
+    }
 }
 
 /// Whether the program has contexts where the copy has them. One of which it has the handle alone, or which has flags, is
@@ -100,6 +127,11 @@ fn are_the_same(wanted: &[(CUdevice, Retained)], known: &[(CUdevice, Retained)])
         all.iter().filter(|(_, of)| of.count > 0).map(|(device, of)| (*device, of.context)).collect()
     };
     there(wanted) == there(known)
+}
+
+/// Whether the program has this object yet.
+fn is_still_there(handle: usize, number: u64) -> bool {
+    kept::recipes(|recipes| recipes.number_of(handle) == Some(number)).unwrap_or(false)
 }
 
 /// All that the copy has.
@@ -334,29 +366,72 @@ impl Made {
         // What was made of something goes before it.
         gone.sort_unstable_by_key(|of| std::cmp::Reverse(of.number));
         for object in gone {
-            object.end.call(object.handle);
+            object.end();
             count += 1;
         }
         let mut renamed = self.renamed();
         for ((handle, recipe), number) in all() {
-            if self.objects.contains_key(handle) {
+            if self.objects.contains_key(handle) || matches!(recipe, Recipe::Texture { .. }) {
                 continue;
             }
-            let made = objects::make(*handle, recipe, &renamed)?;
-            if !recipe.has_address() {
+            let made = match objects::make(*handle, recipe, &renamed) {
+                Ok(made) => made,
+                // The program has ended it meanwhile.
+                Err(_) if !is_still_there(*handle, *number) => continue,
+                Err(failed) => return Err(failed),
+            };
+            if recipe.has_handle() {
                 renamed.insert(*handle, made);
             }
-            self.objects.insert(*handle, Object { number: *number, handle: made, end: End::of(recipe) });
+            let of = if let Recipe::ArrayMemory { context, .. } | Recipe::MipmappedArray { context, .. } = recipe {
+                renamed.get(context)
+            } else {
+                None
+            };
+            let context = of.copied().unwrap_or_default();
+            self.objects.insert(*handle, Object { number: *number, handle: made, context, end: End::of(recipe) });
             count += 1;
         }
-        Ok(count)
+        Ok(count + self.follow_textures(wanted, &numbers, &renamed)?)
+    }
+
+    /// Makes the texture and surface objects that it lacks, with the program's values.
+    fn follow_textures(
+        &mut self,
+        wanted: &Objects,
+        numbers: &BTreeMap<usize, u64>,
+        renamed: &Renamed,
+    ) -> Result<u64, Failed> {
+        let has_array = |texture: &Texture| texture.array().is_none_or(|array| renamed.contains_key(&array));
+        let lacking: Vec<textures::Wanted<'_>> = textures::of(&wanted.recipes)
+            .into_iter()
+            .filter(|of| !self.objects.contains_key(&of.key))
+            // One whose array the program has ended meanwhile is another one by now.
+            .filter(|of| has_array(of.texture) || is_still_there(of.key, numbers[&of.key]))
+            .collect();
+        if lacking.is_empty() {
+            return Ok(0);
+        }
+        let mut there: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
+        for of in textures::of(&wanted.recipes).iter().filter(|of| self.objects.contains_key(&of.key)) {
+            there.entry(of.context).or_default().insert(of.texture.value);
+        }
+        textures::make(&lacking, &there, renamed)?;
+        for of in &lacking {
+            let end = if of.texture.how.is_some() { End::Texture } else { End::Surface };
+            let context = renamed.get(&of.context).copied().unwrap_or_default();
+            let object = Object { number: numbers[&of.key], handle: length(of.texture.value), context, end };
+            self.objects.insert(of.key, object);
+        }
+        Ok(u64::try_from(lacking.len()).unwrap_or(u64::MAX))
     }
 
     /// Handles of contexts and objects, by the program's.
     fn renamed(&self) -> Renamed {
         let mut renamed = self.of_contexts.clone();
         // What has an address is not in the way: nothing is called as one of these.
-        let objects = self.objects.iter().filter(|(_, of)| !matches!(of.end, End::Host));
+        let has_handle = |end: &End| !matches!(end, End::Host | End::Texture | End::Surface);
+        let objects = self.objects.iter().filter(|(_, of)| has_handle(&of.end));
         renamed.extend(objects.map(|(handle, of)| (*handle, of.handle)));
         renamed
     }

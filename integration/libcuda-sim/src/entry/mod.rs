@@ -1,5 +1,6 @@
 //! The exported functions, by subject. Each takes what C gives, asks the rest of the library, and gives a `CUresult`.
 
+mod array;
 pub(crate) mod capture;
 mod context;
 mod device;
@@ -15,6 +16,7 @@ mod pointer;
 mod pool;
 pub(crate) mod private;
 mod query;
+mod rows;
 mod strange;
 mod stream;
 mod transfer;
@@ -40,6 +42,7 @@ fn address(name: &str) -> Option<*const c_void> {
     static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
     let functions = FUNCTIONS.get_or_init(|| {
         let tables = [
+            array::table(),
             capture::table(),
             context::table(),
             device::table(),
@@ -54,6 +57,7 @@ fn address(name: &str) -> Option<*const c_void> {
             pointer::table(),
             pool::table(),
             query::table(),
+            rows::table(),
             stream::table(),
             transfer::table(),
             values::table(),

@@ -2,7 +2,7 @@
 
 use super::stream::PER_THREAD;
 use super::transfer::{Direction, copy_later, copy_now, fill};
-use super::{event, execute, graph, launch, pool, stream};
+use super::{event, execute, graph, launch, pool, rows, stream};
 use crate::abi::{In, Out, entry_points};
 use crate::stream::NULL_STREAM;
 use std::ffi::{c_int, c_uchar, c_uint, c_void};
@@ -36,6 +36,10 @@ on_own_stream! {
         = copy_later(Direction::ToHost, destination, source, size, own(stream)).map(drop);
     fn cuMemcpyDtoDAsync_v2_ptsz(destination: usize, source: usize, size: usize, stream: usize)
         = copy_later(Direction::OnDevice, destination, source, size, own(stream)).map(drop);
+    fn cuMemcpy2D_v2_ptds(asked: In<[u64; 16]>) = rows::flat(&asked.get()?, PER_THREAD, true);
+    fn cuMemcpy2DAsync_v2_ptsz(asked: In<[u64; 16]>, stream: usize) = rows::flat(&asked.get()?, own(stream), false);
+    fn cuMemcpy3D_v2_ptds(asked: In<[u64; 25]>) = rows::solid(&asked.get()?, PER_THREAD, true);
+    fn cuMemcpy3DAsync_v2_ptsz(asked: In<[u64; 25]>, stream: usize) = rows::solid(&asked.get()?, own(stream), false);
     fn cuMemsetD8_v2_ptds(destination: usize, value: c_uchar, count: usize)
         = fill(destination, vec![value], count, PER_THREAD, true);
     fn cuMemsetD32_v2_ptds(destination: usize, value: c_uint, count: usize)

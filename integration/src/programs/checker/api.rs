@@ -112,6 +112,16 @@ functions! {
     cuMemHostAlloc(address: *mut usize, size: usize, flags: u32);
     cuMemFreeHost(address: usize);
     cuPointerGetAttribute(value: *mut u32, attribute: u32, address: usize);
+    cuArray3DCreate_v2(array: *mut usize, descriptor: *const u64);
+    cuArrayDestroy(array: usize);
+    cuTexObjectCreate(texture: *mut u64, resource: *const u64, how: *const u64, view: *const u64);
+    cuTexObjectDestroy(texture: u64);
+    cuSurfObjectCreate(surface: *mut u64, resource: *const u64);
+    cuSurfObjectDestroy(surface: u64);
+    cuMemcpy2D_v2(copy: *const u64);
+    cuMemcpy2D_v2_ptds(copy: *const u64);
+    cuMemcpy2DAsync_v2(copy: *const u64, stream: usize);
+    cuMemcpy2DAsync_v2_ptsz(copy: *const u64, stream: usize);
     cuMemcpy(to: usize, from: usize, size: usize);
     cuMemcpy_ptds(to: usize, from: usize, size: usize);
     cuMemcpyAsync(to: usize, from: usize, size: usize, stream: usize);

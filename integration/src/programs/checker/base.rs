@@ -28,6 +28,9 @@ pub(super) const MOST_DEVICES: i32 = 2;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kernels {
     pub(super) mix: usize,
+    /// Reads a texture, writes a surface.
+    pub(super) look: usize,
+    pub(super) paint: usize,
     pub(super) hold: usize,
     pub(super) oob: usize,
     pub(super) misaligned: usize,
@@ -101,6 +104,8 @@ impl Base {
             };
             let kernels = Kernels {
                 mix: function(c"mix")?,
+                look: function(c"look")?,
+                paint: function(c"paint")?,
                 hold: function(c"hold")?,
                 oob: function(c"oob")?,
                 misaligned: function(c"misaligned")?,

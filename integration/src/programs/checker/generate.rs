@@ -135,7 +135,7 @@ impl Generator {
     }
 
     fn memory(&mut self) -> Memory {
-        let memory = Memory::ALL[usize::from(self.random.below(12))];
+        let memory = Memory::ALL[usize::from(self.random.below(13))];
         if memory.is_of_module() && !self.has_modules || self.random.in_hundred(30) { Memory::Device } else { memory }
     }
 

@@ -1,5 +1,6 @@
 //! A run of a program: what it has, and its operations as calls of the driver, tried again after an error as programs do.
 
+mod arrays;
 mod host;
 mod memory;
 mod perform;

@@ -145,7 +145,8 @@ impl Planner {
             What::FreeInOrder { block, on } => self.free(at, thread, *block, Some(*on)),
             What::Rest | What::Pause => Some(Step::default()),
             What::AskPointer { block } => {
-                let block = slot(&self.blocks, *block).filter(|block| block.memory != Memory::Pageable)?;
+                let block = slot(&self.blocks, *block)
+                    .filter(|block| !matches!(block.memory, Memory::Pageable | Memory::Array))?;
                 Some(Step { device: block.device, ..Step::default() })
             }
             What::HostWrite { to, cells, .. } => self.touch(at, thread, *to, *cells, false),

@@ -92,11 +92,13 @@ pub(super) enum Memory {
     Text,
     /// A variable of a library that comes in a fat binary, packed.
     OfFatBinary,
+    /// `cuArray3DCreate`, which kernels read by a texture object and write by a surface object.
+    Array,
 }
 
 impl Memory {
     /// All kinds.
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::Device,
         Self::Pooled,
         Self::OfOwnPool,
@@ -109,6 +111,7 @@ impl Memory {
         Self::Constant,
         Self::Text,
         Self::OfFatBinary,
+        Self::Array,
     ];
 
     /// Whether the host reads and writes it itself.

@@ -10,7 +10,7 @@ const SECONDS: u64 = 30;
 
 /// What it says where it does not understand.
 pub(super) const USAGE: &str = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle|--ticking] [--tail] [--threads N] [--library] \
-                    [--variable] [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--strange-graph] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--slabs COUNT,MIB] [--until-stdin-closes] \
+                    [--variable] [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--arrays] [--strange-graph] [--strange-array] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--slabs COUNT,MIB] [--until-stdin-closes] \
                     [--resources] [--at-once] [--maps FOLDER] [--scene NAME]";
 /// All of them.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub(super) struct Options {
     pub(super) has_variable: bool,
     pub(super) has_pinned: bool,
     pub(super) has_pools: bool,
+    pub(super) has_arrays: bool,
+    pub(super) has_strange_array: bool,
     pub(super) has_settings: bool,
     pub(super) has_enumerated: bool,
     pub(super) has_graphs: bool,
@@ -61,6 +63,8 @@ impl Options {
             has_variable: false,
             has_pinned: false,
             has_pools: false,
+            has_arrays: false,
+            has_strange_array: false,
             has_settings: false,
             has_enumerated: false,
             has_graphs: false,
@@ -92,6 +96,8 @@ impl Options {
                 "--variable" => options.has_variable = true,
                 "--pinned" => options.has_pinned = true,
                 "--pools" => options.has_pools = true,
+                "--arrays" => options.has_arrays = true,
+                "--strange-array" => options.has_strange_array = true,
                 "--settings" => options.has_settings = true,
                 "--enumerated" => options.has_enumerated = true,
                 "--graph" => options.has_graphs = true,

@@ -4,6 +4,7 @@
 //! it was recovered. Then it says in a line `scene` what each call answered.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
+mod arrays;
 mod beside;
 mod evidence;
 mod functions;
@@ -36,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 41] = [
+const SCENES: [(&str, Scene); 46] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -78,6 +79,11 @@ const SCENES: [(&str, Scene); 41] = [
     ("foreign-files", beside::foreign_files),
     ("children", beside::children),
     ("memory-beside-a-capture", beside::memory_beside_a_capture),
+    ("arrays-of-two-devices", arrays::two_devices),
+    ("textures-without-arrays", arrays::without_arrays),
+    ("limits-of-arrays", arrays::limits),
+    ("lost-copies-to-arrays", arrays::lost),
+    ("array-in-a-graph", arrays::in_a_graph),
 ];
 
 /// Plays a scene.

@@ -4,6 +4,7 @@
 mod asked;
 mod calls;
 
+use super::arrays::Arrays;
 use super::enumerated::Enumerated;
 use super::failed;
 use super::graphs::Graphs;
@@ -81,6 +82,7 @@ pub(super) struct Workload {
     stored: Stored,
     pinned: Option<Pinned>,
     pools: Option<Pools>,
+    arrays: Option<Arrays>,
     settings: Option<Settings>,
     enumerated: Option<Enumerated>,
     variables: Vec<Variables>,
@@ -137,6 +139,7 @@ impl Workload {
             stored,
             pinned: None,
             pools: None,
+            arrays: None,
             settings: None,
             enumerated: None,
             variables: Vec::new(),
@@ -242,6 +245,9 @@ impl Workload {
         if let Some(private) = &mut self.private {
             private.round()?;
         }
+        if let Some(arrays) = &mut self.arrays {
+            arrays.round(&self.gpu, first)?;
+        }
         if let Some(enumerated) = &mut self.enumerated {
             enumerated.round(&self.gpu)?;
         }
@@ -330,6 +336,11 @@ impl Workload {
         }
         if let Some(pools) = &self.pools {
             wrong.extend(pools.wrong()?);
+        }
+        if let Some(arrays) = &self.arrays {
+            wrong.extend(arrays.wrong()?);
+            // What copies from arrays is no evidence that the default stream is done.
+            self.gpu.synchronize()?;
         }
         for variables in &self.variables {
             wrong.extend(variables.wrong()?);

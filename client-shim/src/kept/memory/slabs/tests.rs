@@ -22,7 +22,7 @@ fn region(slabs: &mut Slabs, device: i32, size: u64) -> Region {
 
 /// Allocates as a program does; the address.
 fn allocate(slabs: &mut Slabs, device: i32, context: usize, size: u64) -> u64 {
-    if let Some(found) = slabs.place(device, context, size) {
+    if let Some(found) = slabs.place(device, context, size, GRAIN) {
         return found;
     }
     let (wanted, least) = slabs.slab_size(device, size).unwrap();

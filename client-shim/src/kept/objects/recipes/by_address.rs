@@ -25,6 +25,11 @@ impl Recipe {
     pub(crate) const fn has_address(&self) -> bool {
         matches!(self, Self::HostRange { .. } | Self::HostMemory { .. })
     }
+
+    /// Whether it is known by a handle or an address of the driver's, which another copy gives anew.
+    pub(crate) const fn has_handle(&self) -> bool {
+        !self.has_address() && !matches!(self, Self::Texture { .. })
+    }
 }
 
 impl Recipes {
@@ -37,6 +42,15 @@ impl Recipes {
     pub(crate) fn host_memory(&self, address: usize) -> Option<HostMemory> {
         let (start, &Recipe::HostMemory { size, flags, .. }) = self.below(address)? else { return None };
         (address - start < size).then_some(HostMemory { start, size, flags })
+    }
+
+    /// Whether an address is of the host's memory that a device reaches.
+    pub(crate) fn is_of_host(&self, address: usize) -> bool {
+        let Some((start, Recipe::HostMemory { size, .. } | Recipe::HostRange { size, .. })) = self.below(address)
+        else {
+            return false;
+        };
+        address - start < *size
     }
 
     /// The variables that a range meets: address and size.

@@ -1,6 +1,6 @@
 //! The recipes in the order in which they can be followed, and what changes when they have been.
 
-use super::{Kept, Recipe, Recipes, Setting};
+use super::{Kept, Recipe, Recipes, Setting, views};
 
 impl Recipe {
     /// The same with the handles of today.
@@ -24,6 +24,16 @@ impl Recipe {
             Self::Variable { context, of, is_of_library, name, size } => {
                 Self::Variable { context: current(context), of: current(of), is_of_library, name, size }
             }
+            Self::ArrayMemory { context, address } => Self::ArrayMemory { context: current(context), address },
+            Self::MipmappedArray { context, memory, address, layout, is_plain } => {
+                let (context, memory) = (current(context), current(memory));
+                Self::MipmappedArray { context, memory, address, layout, is_plain }
+            }
+            Self::Array { of, level } => Self::Array { of: current(of), level },
+            Self::Texture { context, mut texture } => {
+                texture.rename(&current);
+                Self::Texture { context: current(context), texture }
+            }
         }
     }
 }
@@ -44,6 +54,11 @@ impl Recipes {
         all
     }
 
+    /// The number of one object.
+    pub(crate) fn number_of(&self, handle: usize) -> Option<u64> {
+        self.by_handle.get(&handle).map(|kept| kept.number)
+    }
+
     /// What was set on objects and contexts.
     pub(crate) fn all_settings(&self) -> Vec<(usize, Setting, u64)> {
         self.settings.iter().map(|(&(object, setting), &value)| (object, setting, value)).collect()
@@ -61,8 +76,16 @@ impl Recipes {
         self.made_of.clear();
         self.made_in.clear();
         for (handle, Kept { number, recipe }) in std::mem::take(&mut self.by_handle) {
-            let handle = if recipe.has_address() { handle } else { current(handle) };
-            self.put(handle, Kept { number, recipe: recipe.renamed(&current) });
+            let recipe = recipe.renamed(&current);
+            let handle = if let Recipe::Texture { context, texture } = &recipe {
+                // Its context has another handle.
+                views::key_of(*context, texture.value).unwrap_or(handle)
+            } else if recipe.has_address() {
+                handle
+            } else {
+                current(handle)
+            };
+            self.put(handle, Kept { number, recipe });
         }
         let written = std::mem::take(&mut self.written).into_iter();
         self.written = written.map(|(variable, bytes)| (current(variable), bytes)).collect();

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString, c_int, c_uint};
 
+use super::views::{Layout, Texture};
 use crate::kept::objects::contents::Code;
 
 /// What a module or library was made of.
@@ -69,6 +70,14 @@ pub(crate) enum Recipe {
     Variable { context: usize, of: usize, is_of_library: bool, name: CString, size: usize },
     /// `cuMemPoolCreate` with these `CUmemPoolProps`, or the device's default pool.
     Pool { device: c_int, properties: Option<[u64; 11]> },
+    /// `cuImportExternalMemory` of the slab in which a block of ours lies, for an array that is seen there.
+    ArrayMemory { context: usize, address: u64 },
+    /// `cuMipmappedArrayCreate`, or what a plain array is a level of: a view of that memory.
+    MipmappedArray { context: usize, memory: usize, address: u64, layout: Layout, is_plain: bool },
+    /// `cuMipmappedArrayGetLevel`; the first level of what is plain is the program's `cuArrayCreate` or `cuArray3DCreate`.
+    Array { of: usize, level: c_uint },
+    /// `cuTexObjectCreate`, `cuSurfObjectCreate`.
+    Texture { context: usize, texture: Box<Texture> },
 }
 
 impl Recipe {
@@ -82,8 +91,15 @@ impl Recipe {
             | Self::KernelFunction { context, .. }
             | Self::HostRange { context, .. }
             | Self::HostMemory { context, .. }
-            | Self::Variable { context, .. } => Some(*context),
-            Self::Function { .. } | Self::Library { .. } | Self::Kernel { .. } | Self::Pool { .. } => None,
+            | Self::Variable { context, .. }
+            | Self::ArrayMemory { context, .. }
+            | Self::MipmappedArray { context, .. }
+            | Self::Texture { context, .. } => Some(*context),
+            Self::Function { .. }
+            | Self::Library { .. }
+            | Self::Kernel { .. }
+            | Self::Pool { .. }
+            | Self::Array { .. } => None,
         }
     }
 
@@ -93,8 +109,12 @@ impl Recipe {
             Self::Function { module, .. } => Some(*module),
             Self::Kernel { library, .. } | Self::LibraryModule { library, .. } => Some(*library),
             Self::KernelFunction { kernel, .. } => Some(*kernel),
-            Self::Variable { of, .. } => Some(*of),
-            Self::Stream { .. }
+            Self::Variable { of, .. } | Self::Array { of, .. } => Some(*of),
+            Self::MipmappedArray { memory, .. } => Some(*memory),
+            // A texture may outlive its array.
+            Self::Texture { .. }
+            | Self::ArrayMemory { .. }
+            | Self::Stream { .. }
             | Self::Event { .. }
             | Self::Module { .. }
             | Self::Library { .. }
@@ -117,6 +137,9 @@ impl Recipe {
             Self::HostMemory { .. } => 7,
             Self::Variable { .. } => 8,
             Self::Pool { .. } => 9,
+            Self::ArrayMemory { .. } | Self::MipmappedArray { is_plain: true, .. } => 12,
+            Self::MipmappedArray { .. } | Self::Array { .. } => 13,
+            Self::Texture { .. } => 14,
         }
     }
 
@@ -136,13 +159,17 @@ impl Recipe {
             | Self::HostRange { .. }
             | Self::HostMemory { .. }
             | Self::Variable { .. }
-            | Self::Pool { .. } => 0,
+            | Self::Pool { .. }
+            | Self::ArrayMemory { .. }
+            | Self::MipmappedArray { .. }
+            | Self::Array { .. }
+            | Self::Texture { .. } => 0,
         }
     }
 }
 
 /// Names of the kinds, by number.
-pub(crate) const KINDS: [&str; 12] = [
+pub(crate) const KINDS: [&str; 15] = [
     "streams",
     "events",
     "modules",
@@ -155,6 +182,9 @@ pub(crate) const KINDS: [&str; 12] = [
     "pools",
     "graphs",
     "executable_graphs",
+    "array_memory",
+    "arrays",
+    "textures",
 ];
 
 /// The image and the name of a kernel, by what it was made of.
@@ -174,7 +204,11 @@ pub(crate) fn code_of<'a>(
         | Recipe::HostRange { .. }
         | Recipe::HostMemory { .. }
         | Recipe::Variable { .. }
-        | Recipe::Pool { .. } => return None,
+        | Recipe::Pool { .. }
+        | Recipe::ArrayMemory { .. }
+        | Recipe::MipmappedArray { .. }
+        | Recipe::Array { .. }
+        | Recipe::Texture { .. } => return None,
     };
     if let Some(Recipe::LibraryModule { library, .. }) = recipe_of(of) {
         of = *library;

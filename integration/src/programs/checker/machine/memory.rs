@@ -4,6 +4,7 @@
 use super::super::api::Answer;
 use super::super::judge::Bytes;
 use super::super::program::{BLOCK, CELL, Memory, Place, Queue};
+use super::arrays::{self, Seen};
 use super::{Machine, write_word};
 use std::alloc::{self, Layout};
 use std::ffi::CStr;
@@ -63,14 +64,21 @@ fn fat_binary() -> &'static [u8] {
 pub(in super::super) struct Block {
     pub(in super::super) address: usize,
     pub(super) memory: Memory,
-    /// Module, library or pool.
+    /// Module, library, pool or array.
     pub(super) owner: usize,
+    /// Of an array, whose addresses count from 0.
+    pub(super) seen: Seen,
 }
 
 impl Machine<'_> {
-    pub(super) fn read(&self, address: usize, is_own: bool) -> Answer<Bytes> {
+    pub(super) fn read(&self, from: Place, is_own: bool) -> Answer<Bytes> {
         let mut bytes = [0; CELL];
         let place = bytes.as_mut_ptr().expose_provenance();
+        if self.is_array(from)? {
+            self.copy_row((arrays::HOST, place, 0), self.side(from)?, CELL, (is_own, 0), false)?;
+            return Ok(bytes);
+        }
+        let address = self.at(from)?;
         if is_own {
             self.api.cuMemcpyDtoH_v2_ptds(place, address, CELL)?;
         } else {
@@ -89,6 +97,9 @@ impl Machine<'_> {
         is_generic: bool,
     ) -> Answer {
         let (api, (is_own, stream)) = (self.api, self.on(on)?);
+        if self.is_array(to)? || self.is_array(from)? {
+            return self.copy_row(self.side(to)?, self.side(from)?, size, (is_own, stream), is_async);
+        }
         let (target, source) = (self.at(to)?, self.at(from)?);
         match (is_generic, self.is_host(to)?, self.is_host(from)?, is_async, is_own) {
             (true, _, _, true, false) => api.cuMemcpyAsync(target, source, size, stream),
@@ -113,7 +124,9 @@ impl Machine<'_> {
     pub(super) fn allocate(&self, memory: Memory, device: u8) -> Answer<Block> {
         let api = self.api;
         let (mut address, mut owner, mut size) = (0, 0, 0);
+        let mut seen = Seen::default();
         match memory {
+            Memory::Array => (owner, seen) = self.make_array(device)?,
             Memory::OfOwnPool => {
                 let mut properties = ALLOCATION;
                 properties[OF_DEVICE] = device.into();
@@ -157,7 +170,7 @@ impl Machine<'_> {
             // The driver does not promise zeros.
             (0..BLOCK / 4).for_each(|word| write_word(address + word * 4, 0));
         }
-        Ok(Block { address, memory, owner })
+        Ok(Block { address, memory, owner, seen })
     }
 
     /// A piece of a device's memory in addresses of its own.
@@ -177,6 +190,7 @@ impl Machine<'_> {
 
     pub(super) fn free(&self, block: &Block) -> Answer {
         match block.memory {
+            Memory::Array => self.end_array(block.owner, block.seen),
             Memory::Device | Memory::Pooled => self.api.cuMemFree_v2(block.address),
             Memory::OfOwnPool => {
                 self.api.cuMemFree_v2(block.address)?;

@@ -6,7 +6,7 @@ use crate::programs::checker::api::{self, Answer, Failed};
 use crate::programs::checker::base::pause;
 use crate::programs::checker::judge::Bytes;
 use crate::programs::checker::plan::Step;
-use crate::programs::checker::program::{CELL, Memory, Queue, What, Wrong};
+use crate::programs::checker::program::{CELL, Memory, Place, Queue, What, Wrong};
 
 /// An address that nothing is ever mapped at.
 const WILD: u64 = 0x10;
@@ -75,7 +75,7 @@ impl Machine<'_> {
             }
             What::FreeInOrder { block, on } => {
                 let (is_own, stream) = self.on(*on)?;
-                let Block { address, memory, owner } = self.blocks[usize::from(*block)].take().ok_or(none())?;
+                let Block { address, memory, owner, .. } = self.blocks[usize::from(*block)].take().ok_or(none())?;
                 if is_own {
                     api.cuMemFreeAsync_ptsz(address, stream)?;
                 } else {
@@ -105,7 +105,8 @@ impl Machine<'_> {
             What::Read { from, on, .. } => {
                 let (is_own, _) = self.on(*on)?;
                 for cell in 0..step.reads.len() {
-                    read.push(self.read(self.at(*from)? + cell * CELL, is_own)?);
+                    let place = Place { first: from.first + u8::try_from(cell).unwrap_or_default(), ..*from };
+                    read.push(self.read(place, is_own)?);
                 }
             }
             What::Copy { to, from, cells, on, is_async, is_generic } => {
@@ -122,6 +123,9 @@ impl Machine<'_> {
             }
             What::Mix { to, from, cells, key, on } => {
                 let count = u64::from(*cells) * CELL as u64 / 4;
+                if self.mix_array(*to, *from, count, *key, *on, step.device)? {
+                    return Ok(());
+                }
                 let arguments = [self.at(*to)? as u64, self.at(*from)? as u64, count, u64::from(*key)];
                 self.launch(self.base.kernels(step.device).mix, *on, &arguments)?;
             }
@@ -181,8 +185,8 @@ impl Machine<'_> {
                     self.judge.proved(proven);
                 }
                 for (place, _) in &step.reads {
-                    let address = self.at(*place)?;
-                    let bytes = if self.is_host(*place)? { read_bytes(address) } else { self.read(address, false)? };
+                    let is_host = self.is_host(*place)?;
+                    let bytes = if is_host { read_bytes(self.at(*place)?) } else { self.read(*place, false)? };
                     read.push(bytes);
                 }
             }

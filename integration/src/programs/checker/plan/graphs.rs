@@ -28,12 +28,15 @@ impl Planner {
         let is_right = |node: &Node| {
             let is_pageable =
                 |place: Place| slot(&self.blocks, place.block).is_none_or(|block| block.memory == Memory::Pageable);
+            // A graph with an array is in a recovery's way.
+            let is_array =
+                |place: &Place| slot(&self.blocks, place.block).is_some_and(|block| block.memory == Memory::Array);
             let is_allowed = match node {
                 // A capture of pageable memory reads and writes when it is launched, and no two agree when.
                 Node::Copy { to, from, .. } => is_captured && !is_pageable(*to) && !is_pageable(*from),
                 Node::Mix { .. } | Node::Set { .. } | Node::Call { .. } => true,
             };
-            is_allowed && self.effect(node, device).is_some()
+            is_allowed && !places_of(node).iter().any(is_array) && self.effect(node, device).is_some()
         };
         if !free || nodes.is_empty() || !nodes.iter().all(is_right) {
             return None;

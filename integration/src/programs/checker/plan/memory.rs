@@ -70,6 +70,7 @@ impl Planner {
             Node::Mix { .. } => {
                 is_there(&target)
                     && source.as_ref().is_some_and(is_there)
+                    && (target_memory, source_memory) != (Memory::Array, Some(Memory::Array))
                     && target_memory.is_for_kernels()
                     && source_memory.is_some_and(Memory::is_for_kernels)
             }
@@ -78,7 +79,7 @@ impl Planner {
                 let source = source?;
                 is_on_device(&target) && is_on_device(&source) && !(target.memory.is_host() && source.memory.is_host())
             }
-            Node::Set { .. } => !target_memory.is_host() && is_there(&target),
+            Node::Set { .. } => !target_memory.is_host() && target_memory != Memory::Array && is_there(&target),
             Node::Call { .. } => target_memory.is_host(),
         };
         if !is_right || writes.iter().any(|cell| reads.contains(cell)) {

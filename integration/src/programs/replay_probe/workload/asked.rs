@@ -5,6 +5,7 @@ use super::{Workload, current};
 use crate::programs::gpu::GpuError;
 use crate::programs::memory_probe::check;
 use crate::programs::replay_probe::{
+    arrays::Arrays,
     enumerated::Enumerated,
     failed,
     graphs::{Graphs, leave_a_graph_that_is_not_made_again},
@@ -36,6 +37,12 @@ impl Workload {
     /// Has host memory of the driver's.
     pub(in crate::programs::replay_probe) fn ask_for_host_memory(&mut self) -> Result<(), GpuError> {
         self.pinned = Some(Pinned::new()?);
+        Ok(())
+    }
+
+    /// Has arrays, textures and surfaces.
+    pub(in crate::programs::replay_probe) fn ask_for_arrays(&mut self) -> Result<(), GpuError> {
+        self.arrays = Some(Arrays::new()?);
         Ok(())
     }
 

@@ -1,0 +1,176 @@
+//! Arrays and textures: on two devices, without what they were of, where memory is short, and in a forked child.
+#![expect(unsafe_code, reason = "the driver's functions are unsafe, and so is a fork")]
+
+use super::{GpuError, Stage, check, code, current, enter, second_context};
+use crate::programs::gpu::Stream;
+use crate::programs::memory_probe::allocate;
+use crate::programs::replay_probe::{
+    arrays::{
+        Arrays, SURFACE,
+        calls::{Array, Object, Shape, array_resource, linear_resource, texture},
+    },
+    failed,
+};
+use cudarc::driver::sys;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use std::{fs, ptr::null_mut};
+
+/// An array of four MiB.
+const LARGE: Shape = Shape { sides: [1024, 1024, 0], flags: 0, levels: 1 };
+/// Arrays that are made and destroyed one after the other.
+const MANY: usize = 100;
+/// More of the large ones than any limit of a test leaves room for.
+const TOO_MANY: usize = 10_000;
+
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
+/// Both devices have arrays, and textures of the same values, before a fault of one of them and after it.
+pub(super) fn two_devices(stage: &Stage) -> Result<Value, GpuError> {
+    let contexts = [current()?, second_context()?];
+    let mut all = Vec::new();
+    for context in contexts {
+        enter(context)?;
+        all.push(Arrays::new()?);
+    }
+    let mut round = |wrong: &mut Vec<String>| {
+        for (context, arrays) in contexts.into_iter().zip(&mut all) {
+            enter(context)?;
+            arrays.round(&stage.gpu, Stream(null_mut()))?;
+            wrong.extend(arrays.wrong()?);
+            stage.gpu.synchronize()?;
+        }
+        Ok::<(), GpuError>(())
+    };
+    let mut wrong = Vec::new();
+    round(&mut wrong)?;
+    stage.wait()?;
+    let told = stage.told();
+    // Twice: what changes is destroyed and made again by what was recovered.
+    round(&mut wrong)?;
+    round(&mut wrong)?;
+    Ok(json!({ "told": told, "wrong": wrong }))
+}
+
+fn values(objects: &[Object]) -> Vec<u64> {
+    objects.iter().map(|object| object.value).collect()
+}
+
+/// Textures of an array that was destroyed and of memory that was freed, whole slabs of it, keep their values, and so do
+/// those beside them. What is made later has others.
+pub(super) fn without_arrays(stage: &Stage) -> Result<Value, GpuError> {
+    let (gone, stays) = (Array::new(LARGE)?, Array::new(Shape { sides: [64, 2, 0], flags: SURFACE, levels: 1 })?);
+    let memory = allocate(64 << 20)?;
+    let first = texture(&array_resource(gone.first_level()))?;
+    let hole = texture(&array_resource(stays.first_level()))?;
+    let second = texture(&linear_resource(memory, 1 << 20, false))?;
+    let third = texture(&array_resource(stays.first_level()))?;
+    hole.destroy()?;
+    gone.destroy()?;
+    // SAFETY: nothing uses it.
+    check("cuMemFree", unsafe { sys::cuMemFree_v2(memory) })?;
+    stage.gpu.synchronize()?;
+    stage.wait()?;
+    let told = stage.told();
+    let filled = texture(&array_resource(stays.first_level()))?;
+    let new = texture(&array_resource(stays.first_level()))?;
+    let before = values(&[first, second, third]);
+    let is_of_the_same = third.array()? == stays.resource_handle();
+    let ended = [first, second, third, filled, new].into_iter().try_for_each(Object::destroy);
+    ended?;
+    stays.destroy()?;
+    Ok(json!({ "told": told, "before": before, "after": values(&[filled, new]), "is_of_the_same": is_of_the_same }))
+}
+
+/// Many arrays one after the other leave no descriptor, a forked child has none of them, and where there is no more memory
+/// the driver's own answer comes, before a fault and after it.
+pub(super) fn limits(stage: &Stage) -> Result<Value, GpuError> {
+    let kept = Array::new(LARGE)?;
+    let before = descriptors();
+    for _ in 0..MANY {
+        Array::new(Shape { sides: [64, 64, 0], flags: 0, levels: 3 })?.destroy()?;
+        Array::new(Shape { sides: [64, 64, 0], flags: 0, levels: 1 })?.destroy()?;
+    }
+    let left = descriptors().cast_signed() - before.cast_signed();
+    let child = in_a_child()?;
+    let filled = fill()?;
+    stage.gpu.synchronize()?;
+    stage.wait()?;
+    let told = stage.told();
+    let again = fill()?;
+    kept.destroy()?;
+    let more = fill()?;
+    Ok(json!({ "left": left, "child": child, "filled": filled, "again": again, "more": more, "told": told }))
+}
+
+/// What a forked child is answered.
+fn in_a_child() -> Result<i32, GpuError> {
+    // SAFETY: the child makes calls of the driver, which it has not, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let made = Array::new(LARGE).map_or_else(|error| error.code, |_| 0);
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(made.cast_signed()) };
+    }
+    if child < 0 {
+        return Err(failed("fork", std::io::Error::last_os_error()));
+    }
+    match waitpid(Pid::from_raw(child), None) {
+        Ok(WaitStatus::Exited(_, status)) => Ok(status),
+        other => Err(failed("waitpid", format!("{other:?}"))),
+    }
+}
+
+/// How many large arrays there is room for, and what the driver says to one more; all are destroyed.
+fn fill() -> Result<[usize; 2], GpuError> {
+    let mut all = Vec::new();
+    let mut answer = 0;
+    while all.len() < TOO_MANY {
+        match Array::new(LARGE) {
+            Ok(array) => all.push(array),
+            Err(error) => {
+                answer = error.code as usize;
+                break;
+            }
+        }
+    }
+    let count = all.len();
+    all.into_iter().try_for_each(Array::destroy)?;
+    Ok([count, answer])
+}
+
+/// Copies in a stream's order and a kernel that writes a surface are lost: the array is in doubt, and its program is told.
+pub(super) fn lost(stage: &Stage) -> Result<Value, GpuError> {
+    let array = Array::new(Shape { sides: [64, 2, 0], flags: 0, levels: 1 })?;
+    let bytes = vec![7_u8; array.shape.level_bytes(0)];
+    array.write(0, &vec![1_u8; bytes.len()])?;
+    stage.gpu.synchronize()?;
+    stage.leave(null_mut())?;
+    let copied = array.write_in(&bytes, null_mut());
+    stage.wait()?;
+    let told = stage.told();
+    array.write(0, &bytes)?;
+    let is_usable = array.read(0)? == bytes;
+    Ok(json!({ "told": told, "copied": code(copied), "is_usable": is_usable }))
+}
+
+/// A graph with a copy into an array.
+pub(super) fn in_a_graph(stage: &Stage) -> Result<Value, GpuError> {
+    let array = Array::new(Shape { sides: [64, 2, 0], flags: 0, levels: 1 })?;
+    let (mut graph, mut stream) = (null_mut(), null_mut());
+    // SAFETY: the results are variables of ours.
+    check("cuStreamCreate", unsafe { sys::cuStreamCreate(&raw mut stream, 1) })?;
+    let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED;
+    // SAFETY: it is ours.
+    check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream, mode) })?;
+    let copied = array.write_in(&vec![1_u8; array.shape.level_bytes(0)], stream);
+    check("cuMemcpy3DAsync", copied)?;
+    // SAFETY: as above.
+    check("cuStreamEndCapture", unsafe { sys::cuStreamEndCapture(stream, &raw mut graph) })?;
+    stage.gpu.synchronize()?;
+    stage.report.say("pending", json!({}));
+    Ok(json!(super::beside::fault(stage)?))
+}

@@ -1,0 +1,133 @@
+//! Arrays, textures and surfaces of programs that are recovered, and of those that are refused by name.
+
+use super::replay::{events, finished, is_whole, reason, replaying};
+use super::scenes::{DIED, play};
+use super::spare::{BY_THE_SPARE, STANDS, recovered, ways};
+use integration::lab::LIMIT;
+use integration::lab::process::Process;
+use integration::lab::watch::wait_for;
+use integration::sim::{Sim, error_of};
+use integration::under_test::once;
+use serde_json::json;
+
+const SECRET: &str = "the layout of an array is the driver's secret";
+
+#[test]
+fn arrays_of_two_devices_are_made_again_with_the_same_values_on_each() {
+    once(|subject| {
+        let line = play(subject, "arrays-of-two-devices", 1, &[("MPS_SIM_DEVICES", "2")]);
+        assert_eq!(
+            (&line["heard"]["told"], &line["heard"]["wrong"]),
+            (&json!([0, 0]), &json!([])),
+            "{subject}: {line}"
+        );
+    });
+}
+
+#[test]
+fn textures_without_their_arrays_keep_their_values_and_holes_are_filled_later() {
+    once(|subject| {
+        let line = play(subject, "textures-without-arrays", 1, &[]);
+        let heard = &line["heard"];
+        assert_eq!((&heard["told"], &heard["is_of_the_same"]), (&json!([0, 0]), &json!(true)), "{subject}: {line}");
+        assert_eq!((&heard["before"], &heard["after"]), (&json!([1, 3, 4]), &json!([2, 5])), "{subject}: {line}");
+    });
+}
+
+/// Of 64 MiB a context takes nothing here; 4 MiB are the first array's and 2 MiB the scene's own.
+#[test]
+fn where_memory_is_short_the_drivers_answer_comes_and_nothing_is_left_of_arrays() {
+    once(|subject| {
+        let line = play(subject, "limits-of-arrays", 1, &[("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=64M")]);
+        let heard = &line["heard"];
+        assert_eq!((&heard["left"], &heard["child"], &heard["told"]), (&json!(0), &json!(3), &json!([0, 0])), "{line}");
+        let [first, again, more] = ["filled", "again", "more"].map(|name| heard[name].clone());
+        assert_eq!((first[1].as_u64(), again[1].as_u64(), more[1].as_u64()), (Some(2), Some(2), Some(2)), "{line}");
+        let count = first[0].as_u64().expect("a number");
+        assert!((10..16).contains(&count), "{subject}: {line}");
+        assert_eq!((again[0].as_u64(), more[0].as_u64()), (Some(count), Some(count + 1)), "{subject}: {line}");
+    });
+}
+
+#[test]
+fn copies_to_arrays_that_are_lost_are_told_of() {
+    once(|subject| {
+        let line = play(subject, "lost-copies-to-arrays", 1, &[]);
+        let (heard, recovery) = (&line["heard"], &line["recovery"]);
+        assert_eq!((&heard["told"], &heard["is_usable"]), (&json!([DIED, 0]), &json!(true)), "{subject}: {line}");
+        assert!(recovery["bytes_in_doubt"].as_u64() > Some(0), "{subject}: {line}");
+    });
+}
+
+#[test]
+fn an_array_of_another_kind_is_refused_by_name() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[]);
+        let finished = finished(&mut replaying(&sim, &["--light", "--strange-array", "--faults", "trap"]));
+        assert_eq!(error_of(&finished), Some(719), "{subject}: {finished:?}");
+        assert_eq!(reason(&finished), format!("719: cuArray3DCreate: {SECRET}"), "{subject}: {finished:?}");
+    });
+}
+
+#[test]
+fn a_graph_that_copies_to_an_array_is_refused_by_name() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[]);
+        let finished = finished(&mut replaying(&sim, &["--scene", "array-in-a-graph"]));
+        let why = reason(&finished);
+        assert!(why.contains("a node of a graph is of a kind that is not made again"), "{subject}: {finished:?}");
+    });
+}
+
+/// Whatever step of a view is refused, the program has the driver's own array, and all of it works but a recovery.
+#[test]
+fn where_a_step_is_refused_the_program_has_the_drivers_own_and_is_refused_by_name() {
+    once(|subject| {
+        for step in [
+            "cuArrayGetMemoryRequirements",
+            "cuImportExternalMemory",
+            "cuExternalMemoryGetMappedMipmappedArray",
+            "cuMipmappedArrayGetLevel",
+            "cuMipmappedArrayGetMemoryRequirements",
+        ] {
+            let sim = Sim::new(subject, &[("MPS_SIM_FAIL_AT", &format!("1:{step}"))]);
+            let finished = finished(&mut replaying(&sim, &["--light", "--arrays", "--faults", "trap"]));
+            assert_eq!(error_of(&finished), Some(719), "{subject}: {step}: {finished:?}");
+            assert!(events(&finished, "wrong").is_empty(), "{subject}: {step}: {finished:?}");
+            assert!(reason(&finished).contains(SECRET), "{subject}: {step}: {finished:?}");
+        }
+    });
+}
+
+#[test]
+fn a_texture_that_would_have_another_value_is_in_a_recoverys_way() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[("MPS_SIM_FIRST_TEXTURE", "2:5")]);
+        let finished = finished(&mut replaying(&sim, &["--light", "--arrays", "--faults", "trap"]));
+        assert_eq!(error_of(&finished), Some(719), "{subject}: {finished:?}");
+        let said = finished.stderr_text();
+        assert!(said.contains("a texture object would have another value: 5 in place of 1"), "{subject}: {said}");
+    });
+}
+
+/// The spare copy is the second one, and the next spare the third.
+#[test]
+fn a_spare_copy_in_which_a_texture_has_another_value_is_none() {
+    once(|subject| {
+        let benches = [Sim::started(subject, &[("MPS_SIM_FIRST_TEXTURE", "2:5")]), Sim::started(subject, &[])];
+        let arguments = ["--light", "--arrays", "--recoveries", "1", "--seconds", "600"];
+        let program = Process::start(&mut super::spare::probe(&benches[0], &benches[1], &arguments));
+        benches[0].wait_event(&program, "ready");
+        let dir = benches[0].lab.dir();
+        wait_for(dir, dir, LIMIT, "a copy that is given up", || {
+            let said = program.errors();
+            let given_up = said.find("no spare copy of the driver: cuTexObjectCreate with the same value answers 801");
+            given_up.is_some() && said.rfind(STANDS) > given_up
+        });
+        assert_eq!(error_of(&benches[0].run("mps-aggressor", &["oob"])), Some(700), "{subject}");
+        wait_for(dir, dir, LIMIT, "a recovery", || recovered(&program) > 0);
+        let finished = program.finish(LIMIT).expect("it ends");
+        is_whole(&finished, 1, &subject.to_string());
+        assert_eq!(ways(&finished), [BY_THE_SPARE], "{subject}: {finished:?}");
+    });
+}
