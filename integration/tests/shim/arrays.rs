@@ -6,6 +6,7 @@ use super::spare::{BY_THE_SPARE, STANDS, recovered, ways};
 use integration::lab::LIMIT;
 use integration::lab::process::Process;
 use integration::lab::watch::wait_for;
+use integration::shim;
 use integration::sim::{Sim, error_of};
 use integration::under_test::once;
 use serde_json::json;
@@ -129,5 +130,21 @@ fn a_spare_copy_in_which_a_texture_has_another_value_is_none() {
         let finished = program.finish(LIMIT).expect("it ends");
         is_whole(&finished, 1, &subject.to_string());
         assert_eq!(ways(&finished), [BY_THE_SPARE], "{subject}: {finished:?}");
+    });
+}
+
+#[test]
+fn where_nothing_is_recovered_arrays_are_the_drivers_own_and_are_counted() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[]);
+        let arguments = ["--light", "--arrays", "--faults", "trap"];
+        let finished = finished(&mut shim::recording(sim.command("mps-replay-probe", &arguments)));
+        assert_eq!(error_of(&finished), Some(719), "{subject}: {finished:?}");
+        assert!(events(&finished, "wrong").is_empty(), "{subject}: {finished:?}");
+        let said = finished.stderr_text();
+        for function in ["cuArrayCreate", "cuArray3DCreate", "cuMipmappedArrayCreate", "cuTexObjectCreate"] {
+            let counted = format!(r#""function":"{function}","reason":"{SECRET}","live":"#);
+            assert!(said.contains(&counted), "{subject}: {function}: {said}");
+        }
     });
 }

@@ -130,7 +130,7 @@ fn work_at(node: CUgraphNode, context: usize, depth: usize) -> Result<Work, Reas
     })
 }
 
-/// A copy by `CUDA_MEMCPY3D`. One with an array is refused: arrays are not made again.
+/// A copy by `CUDA_MEMCPY3D`. One with an array is refused: it is not translated here.
 pub(crate) fn copy(words: [u64; 25], context: usize) -> Result<Work, Reason> {
     // The arrays of source and destination.
     if words[7] == 0 && words[18] == 0 { Ok(Work::Copy { words, context }) } else { Err(Reason::GraphNode) }

@@ -124,6 +124,22 @@ mod tests {
     }
 
     #[test]
+    fn a_part_begins_where_it_is_asked_to_and_leaves_what_is_before_it() {
+        let mut extents = Extents::new(WHOLE);
+        assert_eq!(extents.take(GRAIN), Some(0));
+        assert_eq!(extents.take_aligned(2 * GRAIN, 16 * GRAIN), Some(16 * GRAIN));
+        assert_eq!(extents.take_aligned(GRAIN, GRAIN), Some(GRAIN), "as ever");
+        // The smaller hole is large enough, and has no such place.
+        assert_eq!(extents.take_aligned(8 * GRAIN, 16 * GRAIN), Some(32 * GRAIN));
+        assert_eq!(extents.take_aligned(32 * GRAIN, 16 * GRAIN), None);
+        assert_eq!(extents.free(), WHOLE - 12 * GRAIN);
+        for (start, grains) in [(16, 2), (0, 2), (32, 8)] {
+            extents.give(start * GRAIN, grains * GRAIN);
+        }
+        assert!(extents.is_empty());
+    }
+
+    #[test]
     fn a_part_is_taken_where_it_is_if_it_is_free() {
         let mut extents = Extents::new(WHOLE);
         assert!(extents.take_at(8 * GRAIN, 4 * GRAIN));

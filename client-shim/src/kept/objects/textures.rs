@@ -15,7 +15,10 @@ use crate::{
         call::{Bypass, Driver},
         functions::array::{cuSurfObjectCreate, cuTexObjectCreate, cuTexObjectDestroy},
         result::CUresult,
-        types::{CUDA_RESOURCE_DESC, CUDA_RESOURCE_VIEW_DESC, CUDA_TEXTURE_DESC, CUsurfObject, CUtexObject, Key as _},
+        types::{
+            CUDA_RESOURCE_DESC, CUDA_RESOURCE_VIEW_DESC, CUDA_TEXTURE_DESC, CUdevice, CUsurfObject, CUtexObject,
+            Key as _,
+        },
     },
     kept::account::{self, Reason},
     process::settings,
@@ -29,6 +32,7 @@ pub(crate) fn texture(
     how: *const CUDA_TEXTURE_DESC,
     view: *const CUDA_RESOURCE_VIEW_DESC,
 ) -> Result<CUresult, Bypass> {
+    let of = current();
     let answer = driver.pass();
     if answer.is_success() && !value.is_null() && !resource.is_null() && !how.is_null() {
         // SAFETY: the driver has just read it.
@@ -39,7 +43,7 @@ pub(crate) fn texture(
         let resource = unsafe { resource.read_unaligned() }.0;
         // SAFETY: the driver has just written it.
         let value = unsafe { value.read_unaligned() };
-        note("cuTexObjectCreate", Texture { value, resource: Some(resource), how: Some(how) })?;
+        note("cuTexObjectCreate", of, Texture { value, resource: Some(resource), how: Some(how) })?;
     }
     Ok(answer)
 }
@@ -50,27 +54,33 @@ pub(crate) fn surface(
     value: *mut CUsurfObject,
     resource: *const CUDA_RESOURCE_DESC,
 ) -> Result<CUresult, Bypass> {
+    let of = current();
     let answer = driver.pass();
     if answer.is_success() && !value.is_null() && !resource.is_null() {
         // SAFETY: the driver has just read it.
         let resource = unsafe { resource.read_unaligned() }.0;
         // SAFETY: the driver has just written it.
         let value = unsafe { value.read_unaligned() };
-        note("cuSurfObjectCreate", Texture { value, resource: Some(resource), how: None })?;
+        note("cuSurfObjectCreate", of, Texture { value, resource: Some(resource), how: None })?;
     }
     Ok(answer)
 }
 
-/// Keeps one that was made, or counts it with the reason.
-fn note(function: &'static str, texture: Texture) -> Result<(), Bypass> {
-    let (context, _) = current()?;
-    let Some(key) = key_of(context, texture.value) else {
+/// Keeps one that was made in this context, or counts it with the reason. The context was asked for before: one that has died
+/// since no longer answers, and the value is the program's all the same.
+fn note(function: &'static str, of: Result<(usize, CUdevice), Bypass>, texture: Texture) -> Result<(), Bypass> {
+    let known = of.ok().and_then(|(context, _)| Some((context, key_of(context, texture.value)?)));
+    let Some((context, key)) = known else {
         account::counted(function, Reason::Texture, texture.value);
         return Ok(());
     };
     match reason_against(&texture)? {
         Some(reason) => account::counted(function, reason, key.key()),
-        None => keep(function, key, Recipe::Texture { context, texture: Box::new(texture) })?,
+        None => {
+            // One that ended with its context, as nobody has said, had the value before.
+            account::gone(key.key());
+            keep(function, key, Recipe::Texture { context, texture: Box::new(texture) })?;
+        }
     }
     Ok(())
 }

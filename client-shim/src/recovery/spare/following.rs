@@ -4,6 +4,8 @@
 //! out again under the same handle, is another one and is made anew. So nothing of what is no more is left in the copy.
 #![expect(unsafe_code, reason = "calls the driver")]
 
+mod textures;
+
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
     ptr,
@@ -12,7 +14,7 @@ use std::{
 use super::super::{
     memory::{ADDRESS_TAKEN, Failed, Memory, Renamed, checked, import, length, reserve},
     objects::{self, Objects, enter},
-    rest, textures,
+    rest,
 };
 use super::{
     contents::Variables,
@@ -37,7 +39,7 @@ use crate::{
         },
         objects::{
             primary::Retained,
-            recipes::{Recipe, Setting, Texture},
+            recipes::{Recipe, Setting},
         },
     },
 };
@@ -393,37 +395,6 @@ impl Made {
             count += 1;
         }
         Ok(count + self.follow_textures(wanted, &numbers, &renamed)?)
-    }
-
-    /// Makes the texture and surface objects that it lacks, with the program's values.
-    fn follow_textures(
-        &mut self,
-        wanted: &Objects,
-        numbers: &BTreeMap<usize, u64>,
-        renamed: &Renamed,
-    ) -> Result<u64, Failed> {
-        let has_array = |texture: &Texture| texture.array().is_none_or(|array| renamed.contains_key(&array));
-        let lacking: Vec<textures::Wanted<'_>> = textures::of(&wanted.recipes)
-            .into_iter()
-            .filter(|of| !self.objects.contains_key(&of.key))
-            // One whose array the program has ended meanwhile is another one by now.
-            .filter(|of| has_array(of.texture) || is_still_there(of.key, numbers[&of.key]))
-            .collect();
-        if lacking.is_empty() {
-            return Ok(0);
-        }
-        let mut there: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
-        for of in textures::of(&wanted.recipes).iter().filter(|of| self.objects.contains_key(&of.key)) {
-            there.entry(of.context).or_default().insert(of.texture.value);
-        }
-        textures::make(&lacking, &there, renamed)?;
-        for of in &lacking {
-            let end = if of.texture.how.is_some() { End::Texture } else { End::Surface };
-            let context = renamed.get(&of.context).copied().unwrap_or_default();
-            let object = Object { number: numbers[&of.key], handle: length(of.texture.value), context, end };
-            self.objects.insert(of.key, object);
-        }
-        Ok(u64::try_from(lacking.len()).unwrap_or(u64::MAX))
     }
 
     /// Handles of contexts and objects, by the program's.

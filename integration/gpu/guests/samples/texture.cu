@@ -58,7 +58,7 @@ static cudaResourceDesc of(cudaArray_t array) {
     return resource;
 }
 
-static cudaTextureObject_t texture(const cudaResourceDesc &resource, bool is_normalized = false) {
+static cudaTextureObject_t textured(const cudaResourceDesc &resource, bool is_normalized = false) {
     cudaTextureDesc how = {};
     how.readMode = cudaReadModeElementType;
     how.normalizedCoords = is_normalized;
@@ -89,7 +89,7 @@ struct Changing {
         auto kind = format();
         must(cudaMallocArray(&array, &kind, N, N));
         fill(array, pattern(N * N, seed), N, 1);
-        texture = ::texture(of(array));
+        texture = textured(of(array));
     }
 };
 
@@ -116,8 +116,8 @@ int main(int count, char **arguments) {
     }
 
     // Objects that end at once leave holes among the values.
-    cudaTextureObject_t hole = texture(of(flat));
-    cudaTextureObject_t of_flat = texture(of(flat)), of_deep = texture(of(deep)), of_layers = texture(of(layers));
+    cudaTextureObject_t hole = textured(of(flat));
+    cudaTextureObject_t of_flat = textured(of(flat)), of_deep = textured(of(deep)), of_layers = textured(of(layers));
     cudaResourceDesc levels = {}, linear = {}, to_paint = of(deep);
     levels.resType = cudaResourceTypeMipmappedArray;
     levels.res.mipmap.mipmap = mipmapped;
@@ -125,7 +125,7 @@ int main(int count, char **arguments) {
     linear.res.linear.devPtr = memory;
     linear.res.linear.desc = kind;
     linear.res.linear.sizeInBytes = N * N * 4;
-    cudaTextureObject_t of_levels = texture(levels, true), of_memory = texture(linear);
+    cudaTextureObject_t of_levels = textured(levels, true), of_memory = textured(linear);
     cudaSurfaceObject_t surface;
     must(cudaCreateSurfaceObject(&surface, &to_paint));
     must(cudaDestroyTextureObject(hole));
@@ -148,7 +148,7 @@ int main(int count, char **arguments) {
         layered<<<dim3(N, LAYERS), N>>>(of_layers, out);
         take(N * N * LAYERS);
         for (int at = 0; at < LEVELS; at++) {
-            level<<<N >> at, N >> at>>>(of_levels, out, at);
+            level<<<(N >> at), (N >> at)>>>(of_levels, out, at);
             take((N >> at) * (N >> at));
         }
         straight<<<N, N>>>(of_memory, out);
