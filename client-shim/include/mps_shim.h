@@ -141,7 +141,7 @@ struct mps_state_recovery {
     uint64_t server;          /* the daemon's number of the server that it was on, 0 for none */
     uint64_t region_bytes;    /* of memory, mapped where it was */
     uint64_t wait_us;         /* for the predecessor's end and for the daemon */
-    uint64_t map_us;
+    uint64_t map_us;          /* of mapping, what was left to do after that */
     uint32_t is_committed;    /* whether there was a commit at all */
     uint32_t data_bytes;      /* of the program's own in it */
     uint32_t predecessor;     /* its pid, as the daemon sees it */
@@ -150,6 +150,8 @@ struct mps_state_recovery {
     uint32_t ranges;
     uint32_t ranges_in_doubt;
     uint32_t was_standby;     /* whether mps_state_wait_for_activation has taken it */
+    uint64_t offered_us;      /* from the call until it was told that the predecessor ends, to map ahead; 0 if it did not */
+    uint64_t mapped_us;       /* from the call until all was mapped */
 };
 
 /* Takes over what a predecessor has left, before anything is allocated: its memory is mapped at the same addresses, on
@@ -160,7 +162,9 @@ struct mps_state_recovery {
 int mps_state_adopt(uint32_t timeout_ms);
 
 /* The same for a standby, started with MPS_SHIM_STANDBY: waits while another process has the name, or nobody has it yet.
- * It may have a context and memory of its own by then. Of several standbys one is activated. */
+ * It may have a context and memory of its own by then. Of several standbys one is activated. While the
+ * predecessor ends its memory is mapped already, in the context that is current in the calling thread; a call that ends
+ * without it has unmapped it. */
 int mps_state_wait_for_activation(uint32_t timeout_ms);
 
 /* Names a range of kept memory; it is told to the vault with the next commit. */

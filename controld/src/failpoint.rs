@@ -79,6 +79,8 @@ pub(crate) const POINTS: &[&str] = &[
     "commit-asked",
     "commit-held",
     "commit-safe",
+    "owner-ends-seen",
+    "offer-made",
     "succession-known",
     "succession-noted",
     "succession-safe",

@@ -9,6 +9,7 @@ pub mod commands;
 pub mod crowd;
 pub mod escrow;
 pub mod golden;
+pub mod half_dead;
 pub mod noise;
 pub mod pace;
 pub mod peer;

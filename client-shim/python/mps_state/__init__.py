@@ -58,7 +58,7 @@ class Recovery(ctypes.Structure):
                 ("wait_us", ctypes.c_uint64), ("map_us", ctypes.c_uint64), ("is_committed", ctypes.c_uint32),
                 ("data_bytes", ctypes.c_uint32), ("predecessor", ctypes.c_uint32), ("rest", ctypes.c_uint32),
                 ("regions", ctypes.c_uint32), ("ranges", ctypes.c_uint32), ("ranges_in_doubt", ctypes.c_uint32),
-                ("was_standby", ctypes.c_uint32)]
+                ("was_standby", ctypes.c_uint32), ("offered_us", ctypes.c_uint64), ("mapped_us", ctypes.c_uint64)]
     data = b""
 
 

@@ -34,6 +34,9 @@ pub(crate) const POINTS: &[&str] = &[
     "commit-settled",
     "commit-answered",
     // An adoption.
+    "offer-answered",
+    "offer-mapped",
+    "offer-withdrawn",
     "succession-answered",
     "adoption-imported",
     "adoption-mapped",
@@ -81,7 +84,7 @@ pub(crate) const POINTS: &[&str] = &[
 
 /// What can be made to fail.
 #[cfg(debug_assertions)]
-const FAILURES: &[&str] = &["dead-threads-end", "dead-copys-thread", "copy-hit-early", "copy-hit-late"];
+const FAILURES: &[&str] = &["dead-threads-end", "dead-copys-thread", "copy-hit-early", "copy-hit-late", "map-ahead"];
 
 #[cfg(debug_assertions)]
 mod armed {

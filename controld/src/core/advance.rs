@@ -83,6 +83,7 @@ impl Core {
             self.servers.advance_idle(&mut self.turn, &self.clients);
             self.advance_spares();
             self.end_spoilt_servers();
+            self.end_awaited_servers();
             self.advance_guests();
             self.advance_domains();
             self.advance_settling();

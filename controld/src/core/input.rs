@@ -164,6 +164,13 @@ pub(crate) enum Input {
     },
     /// The process of a client is gone. Of one whose start nobody could read the start time is 0.
     ProcessGone { process: ProcessKey, end: End },
+    /// A program's successor waits for the end of the server that its predecessor was on: nothing else proves that the
+    /// predecessor's work is at rest.
+    EndAwaited {
+        server: ServerEpoch,
+        /// Who has not ended yet and is past doing anything else, and how.
+        ending: Option<(ProcessKey, End)>,
+    },
     /// A server process has been started, as [`Effect::SpawnServer`](super::Effect::SpawnServer) asked.
     ServerSpawned { server: ServerEpoch, pid: Pid },
     /// It could not be started.

@@ -206,6 +206,7 @@ impl Core {
             Input::RestAnswered { connection } => self.rest_answered(connection),
             Input::ClientDone { connection, status } => self.client_done(connection, status),
             Input::ProcessGone { process, end } => self.process_ended(process, end),
+            Input::EndAwaited { server, ending } => self.end_awaited(server, ending),
             Input::ServerSpawned { server, pid } => self.servers.server_spawned(&mut self.turn, server, pid),
             Input::SpawnFailed { server, reason } => {
                 if self.servers.spawn_failed(&mut self.turn, &self.clients, server, &reason) {

@@ -2,6 +2,7 @@
 //! checks the invariants of the module header after every step.
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for one effect among all")]
 
+mod awaited_end;
 mod behind;
 mod blame;
 mod bounds;

@@ -12,6 +12,8 @@
 //! or given to another, root included: root has other ways. Nor is what belongs to one container seen by or given to
 //! another of the same user, unless its owner named it so ([`scope`](Scope)).
 //!
+//! While its owner ends, a region may be [offered](offers) to who waits for the name, to be mapped and not used.
+//!
 //! Each name has an entry ([`NameEntry`]): how far its owner has come, and which server it was on.
 //!
 //! Pure: the driver has the descriptors, and does what this says.
@@ -21,12 +23,14 @@
 //! one owner · a process has no two regions of one key.
 
 mod names;
+mod offers;
 mod policy;
 mod scope;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use names::{NameEntry, NameId, Predecessor, Standing};
+pub(crate) use offers::Sign;
 pub(crate) use policy::VaultPolicy;
 pub(crate) use scope::{Reach, Scope};
 
@@ -95,6 +99,7 @@ pub(crate) struct Vault {
     by_key: BTreeMap<(ProcessKey, u64), RegionId>,
     by_name: BTreeMap<Key, BTreeSet<RegionId>>,
     names: names::Names,
+    offers: offers::Offers,
     next: u64,
 }
 
@@ -107,6 +112,7 @@ impl Vault {
             by_key: BTreeMap::new(),
             by_name: BTreeMap::new(),
             names: names::Names::new(),
+            offers: offers::Offers::new(),
             next: 1,
         }
     }
@@ -125,8 +131,12 @@ impl Vault {
             return Err(Failure::SWITCHED_OFF);
         }
         if let Some(id) = self.by_key.get(&(caller.process, region.key)) {
-            let is_same = self.kept.get(id).is_some_and(|kept| kept.region == region);
-            return if is_same { Ok(*id) } else { Err(Failure::KEY_IN_USE) };
+            let Some(kept) = self.kept.get(id).filter(|kept| kept.region == region) else {
+                return Err(Failure::KEY_IN_USE);
+            };
+            // Its descriptor is another one from now on.
+            self.offers.void(&(kept.scope.clone(), region.name));
+            return Ok(*id);
         }
         let scope = self.key(caller, &region.name).0;
         if self.owner_of_name(caller, &region.name).is_some_and(|owner| owner != caller.process) {
@@ -192,6 +202,7 @@ impl Vault {
         let kept = self.kept.remove(&id)?;
         self.by_key.remove(&(kept.owner.process, kept.region.key));
         let name = (kept.scope.clone(), kept.region.name.clone());
+        self.offers.void(&name);
         if let Some(ids) = self.by_name.get_mut(&name) {
             ids.remove(&id);
             if ids.is_empty() {
@@ -265,6 +276,7 @@ impl Vault {
             }
         }
         let closed = nameless.into_iter().filter_map(|id| Some((id, self.remove(id)?))).collect();
+        self.offers.forget(process);
         self.entries_of_ended(process, until);
         (named, closed)
     }
@@ -319,7 +331,9 @@ impl Vault {
         self.next = self.next.max(id.0 + 1);
         self.by_key.insert((kept.owner.process, kept.region.key), id);
         if !kept.region.name.is_empty() {
-            self.by_name.entry((kept.scope.clone(), kept.region.name.clone())).or_default().insert(id);
+            let name = (kept.scope.clone(), kept.region.name.clone());
+            self.offers.void(&name);
+            self.by_name.entry(name).or_default().insert(id);
         }
         self.kept.insert(id, kept);
     }
@@ -332,6 +346,7 @@ impl Vault {
         }
         self.by_key.remove(&(kept.owner.process, kept.region.key));
         self.by_key.insert((owner.process, kept.region.key), id);
+        self.offers.void(&(kept.scope.clone(), kept.region.name.clone()));
         kept.owner = owner.clone();
         kept.until = None;
         true

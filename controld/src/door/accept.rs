@@ -1,6 +1,6 @@
 //! Accepts connections on the socket `shim`, within bounds.
 
-use super::Request;
+use super::Told;
 use super::client::user_of;
 use super::device::Devices;
 use super::session::Session;
@@ -78,7 +78,7 @@ impl Door {
     ///
     /// # Errors
     /// When there is no thread or no descriptor to be had.
-    pub(crate) fn open(listener: OwnedFd, welcome: Welcome, requests: mpsc::Sender<Request>) -> io::Result<Self> {
+    pub(crate) fn open(listener: OwnedFd, welcome: Welcome, requests: mpsc::Sender<Told>) -> io::Result<Self> {
         let (shut, open) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
         let porter = Porter { listener, shut, welcome, requests, crowd: Arc::default(), devices: Arc::default() };
         std::thread::Builder::new().name("door".into()).stack_size(STACK_BYTES).spawn(move || porter.work())?;
@@ -90,7 +90,7 @@ struct Porter {
     listener: OwnedFd,
     shut: OwnedFd,
     welcome: Welcome,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<Told>,
     crowd: Arc<Mutex<Crowd>>,
     devices: Arc<Devices>,
 }

@@ -41,6 +41,7 @@ pub(crate) mod note;
 mod reach;
 mod session;
 
+use crate::core::{End, ProcessKey};
 use crate::witness::uvm::Given;
 use client::Client;
 use descriptor::Descriptor;
@@ -76,6 +77,20 @@ impl ReplyTo {
     pub(crate) fn done(self, regions: Result<usize, Failure>) {
         self.answer(regions.map_or_else(failed, |regions| vec![done(regions)]));
     }
+}
+
+/// What sessions tell the driver.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// A program asks.
+    Asked(Request),
+    /// A program has closed its connection because it ends: nothing of it runs any more, though it has not ended yet.
+    Ends {
+        /// Which.
+        process: ProcessKey,
+        /// How.
+        end: End,
+    },
 }
 
 /// A request that has been understood, on its way to the driver.

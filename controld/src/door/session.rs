@@ -5,11 +5,12 @@ use super::descriptor::Descriptor;
 use super::device::Devices;
 use super::line::Line;
 use super::reach::Reach;
-use super::{Reply, ReplyTo, Request, failed};
+use super::{Reply, ReplyTo, Request, Told, failed};
 use crate::io::foreign_files::ForeignFile;
 use crate::io::packets::{receive, send};
 use crate::patience::patient;
 use crate::sys::passed;
+use crate::witness::end::ending;
 use crate::witness::uvm::Given;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -55,7 +56,7 @@ pub(super) struct Session {
     socket: Arc<OwnedFd>,
     line: Arc<Line>,
     welcome: Welcome,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<Told>,
     devices: Arc<Devices>,
     client: Option<Arc<Client>>,
     /// Which GPUs may be held open for it.
@@ -68,12 +69,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(
-        socket: OwnedFd,
-        welcome: Welcome,
-        requests: mpsc::Sender<Request>,
-        devices: Arc<Devices>,
-    ) -> Self {
+    pub(super) fn new(socket: OwnedFd, welcome: Welcome, requests: mpsc::Sender<Told>, devices: Arc<Devices>) -> Self {
         let socket = Arc::new(socket);
         Self {
             line: Arc::new(Line::new(&socket)),
@@ -99,6 +95,19 @@ impl Session {
         self.client = identify(&self.socket).ok().map(Arc::new);
         let begin = Instant::now();
         while self.turn(begin).is_ok() {}
+        self.look_at_end();
+    }
+
+    /// A connection that its program did not close itself may be the first sign of the program's end: the kernel closes its
+    /// files one after the other, and the GPU's may take it long.
+    fn look_at_end(&self) {
+        let Some(process) = self.client.as_ref().filter(|_| self.is_greeted).map(|client| client.caller.process) else {
+            return;
+        };
+        if let Some(end) = ending(process) {
+            // A driver that has gone needs not know.
+            let _ = self.requests.blocking_send(Told::Ends { process, end });
+        }
     }
 
     /// Waits for one packet and answers it.
@@ -183,7 +192,7 @@ impl Session {
         let given = if matches!(ask, Ask::Follow { .. }) { std::mem::take(&mut self.given) } else { Vec::new() };
         let line = Arc::downgrade(&self.line);
         let request = Request { client, ask, descriptor, device, given, line, reply: ReplyTo(reply) };
-        self.requests.blocking_send(request).map_err(|_| Over)?;
+        self.requests.blocking_send(Told::Asked(request)).map_err(|_| Over)?;
         Ok(answers.blocking_recv().unwrap_or_else(|_| failed(Failure::QUITTING)))
     }
 
@@ -266,7 +275,7 @@ mod tests {
         for (gpu, is_held) in [("GPU-others", false), ("GPU-own", true), ("GPU-others", false)] {
             let (here, _there) = std::os::unix::net::UnixStream::pair().unwrap();
             // session --requests--> driver
-            let (requests, mut driver) = mpsc::channel::<Request>(1);
+            let (requests, mut driver) = mpsc::channel::<Told>(1);
             let mut session = Session::new(here.into(), WELCOME, requests, Arc::clone(&devices));
             session.client = identify(&session.socket).ok().map(Arc::new);
             session.reach = Reach::of(TERMINALS);
@@ -277,7 +286,7 @@ mod tests {
                 let proof = Some(Ok(Proven::Memory(memory)));
                 session.answer(Ask::Escrow(region), proof, Some(std::process::id())).is_ok()
             });
-            let request = driver.blocking_recv().unwrap();
+            let Some(Told::Asked(request)) = driver.blocking_recv() else { panic!("{gpu}") };
             assert_eq!(request.device.is_some(), is_held, "{gpu}");
             drop(request);
             assert!(served.join().unwrap());

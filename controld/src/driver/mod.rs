@@ -194,7 +194,7 @@ impl Driver {
     fn next_deadline(&self) -> Option<Instant> {
         let own = [
             self.core.next_deadline(),
-            self.vault.next_deadline(),
+            self.vault.next_deadline(self.now()),
             self.logs.next_deadline(),
             self.resting.next_deadline(),
         ];

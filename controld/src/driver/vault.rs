@@ -1,7 +1,7 @@
 //! Keeps the vault: does with the descriptors what [`crate::core::vault`] says, and lets the holder keep them too
 //! ([`holding`]).
 //!
-//! A release is answered when the memory is free: [`names`] has what goes on about names, and [`spares`] what programs ask
+//! A release is answered when the memory is free: [`names`] has what goes on about names, [`offers`] what is offered of them before, and [`spares`] what programs ask
 //! about spare copies of the driver.
 //!
 //! # After the daemon's death
@@ -12,6 +12,7 @@
 //! | in the middle of an adoption | some regions of a name with the new owner: it is given the rest |
 //! | before a release is told | the region; its owner asks again, or ends |
 //! | before a commit is held | the commit before; the program was not answered and asks again |
+//! | after an offer | nothing of it: who has mapped it is told that it is withdrawn, and asks anew |
 //! | in the middle of a succession | the entry or some regions with the new owner: it is given the rest, and asks again |
 
 mod holding;
@@ -19,6 +20,7 @@ mod keeper;
 mod names;
 mod namespaces;
 mod notices;
+mod offers;
 mod restoring;
 mod spares;
 
@@ -38,7 +40,10 @@ use crate::door::{ReplyTo, Request, done};
 use crate::failpoint::reached;
 use crate::io::process::start_time;
 use holding::{Awaited, Deferred, Files};
+use names::Wanted;
 use remps_proto::shim::{self, Answer, Ask, Failure, Region, ServerState};
+use std::fs::File;
+use std::io::Read;
 use std::sync::Arc;
 
 /// What a process has to do with the faults of a server, as it is told.
@@ -67,6 +72,13 @@ fn server_of(turn: &Turn<'_>, caller: &Caller) -> u64 {
     turn.core.fate_of(caller.process).map_or(0, |(server, _)| server.0)
 }
 
+/// What nobody can guess; `None` when the kernel gives no random numbers.
+fn new_number() -> Option<u64> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom").ok()?.read_exact(&mut bytes).ok()?;
+    Some(u64::from_ne_bytes(bytes)).filter(|number| *number != 0)
+}
+
 impl Driver {
     /// What concerns a program's own copies goes to those who follow it, everything else to the vault.
     pub(super) fn vault_news(&mut self, news: VaultNews) {
@@ -77,6 +89,7 @@ impl Driver {
             }
             VaultNews::Asked(request) if matches!(request.ask, Ask::Renewed) => following.sift(request),
             VaultNews::Asked(request) => self.vault(|vault, turn| vault.asked(turn, request)),
+            VaultNews::Ends { process, end } => self.vault(|vault, _turn| vault.owner_ends(process, end)),
             VaultNews::Ended(process) => self.vault(|vault, turn| vault.owner_ended(turn, process)),
         }
     }
@@ -119,8 +132,8 @@ impl Keeper {
             }
             Ask::Where => reply.answer(vec![(where_is(turn.core, caller.process), None)]),
             Ask::Commit { name, commit } => self.commit(turn, &client, &name, commit, reply),
-            Ask::Succeed { name, wait_ms, even_if_nobody, least } => {
-                self.claim(turn, client, name, wait_ms, (even_if_nobody, least), reply);
+            Ask::Succeed { name, wait_ms, even_if_nobody, least, offer } => {
+                self.claim(turn, client, Wanted { name, wait_ms, even_if_nobody, least, offer }, reply);
             }
             Ask::Fate { pid } => reply.answer(vec![(self.fate_of_ended(turn, caller, pid), None)]),
             Ask::Watch { server, state, wait_ms } => self.asks_for_news(turn, client, (server, state), wait_ms, reply),

@@ -18,9 +18,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const NOTICE: Duration = Duration::from_secs(2);
 /// Between two questions whether it has.
 const EVERY: Duration = Duration::from_millis(20);
-/// Addresses of a GPU, and where they begin: `client-shim/src/kept/memory/arena.rs` chooses them.
-const ADDRESSES: u64 = 0x7000_0000_0000;
-const ADDRESSES_OF_A_LANE: u64 = 1 << 38;
+/// Addresses of all GPUs, those of a lane of each, and behind them those that programs reserve themselves, lane by lane:
+/// `client-shim/src/kept/memory/arena.rs` chooses them.
+const ADDRESSES: u64 = 0x1100_0000_0000;
+const ADDRESSES_OF_A_LANE: u64 = 1 << 40;
+const PROGRAMS_ADDRESSES: u64 = 0x4900_0000_0000;
+const PROGRAMS_ADDRESSES_OF_A_LANE: u64 = 1 << 41;
 const LANES: u64 = 4;
 
 struct Door {
@@ -86,6 +89,13 @@ pub(super) fn was_tainted(pipe_dir: &Path, pid: u32) -> bool {
     false
 }
 
+/// The lane that memory at this address was allocated in.
+fn lane_of(address: u64) -> Option<u64> {
+    let programs = address.checked_sub(PROGRAMS_ADDRESSES).map(|inside| inside / PROGRAMS_ADDRESSES_OF_A_LANE);
+    let lane = programs.or_else(|| Some(address.checked_sub(ADDRESSES)? / ADDRESSES_OF_A_LANE % LANES));
+    lane.filter(|lane| *lane < LANES)
+}
+
 /// A lane for a standby, in which the name has no memory; the library has as many.
 pub(super) fn free_lane(pipe_dir: &Path, name: &str) -> u32 {
     let told = Door::open(pipe_dir).and_then(|mut door| door.ask(Ask::List { name: name.to_owned() }));
@@ -94,9 +104,33 @@ pub(super) fn free_lane(pipe_dir: &Path, name: &str) -> u32 {
         .into_iter()
         .filter_map(|answer| {
             let Answer::Region(region) = answer else { return None };
-            Some(region.address.checked_sub(ADDRESSES)? / ADDRESSES_OF_A_LANE % LANES)
+            lane_of(region.address)
         })
         .collect();
     let free = (1..LANES).find(|lane| !lanes.contains(lane)).unwrap_or(1);
     u32::try_from(free).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lane_of;
+
+    #[test]
+    fn the_lane_of_memory_is_told_by_its_address() {
+        let tebibyte = 1 << 40;
+        for (address, lane) in [
+            (0x1100_0000_0000, Some(0)),
+            (0x1100_0000_0000 + tebibyte - 1, Some(0)),
+            (0x1100_0000_0000 + tebibyte, Some(1)),
+            (0x1100_0000_0000 + 7 * tebibyte, Some(3)),
+            (0x4900_0000_0000, Some(0)),
+            (0x4900_0000_0000 + 3 * tebibyte, Some(1)),
+            (0x5100_0000_0000 - 1, Some(3)),
+            (0x5100_0000_0000, None),
+            (0x7f00_0000_0000, None),
+            (0, None),
+        ] {
+            assert_eq!(lane_of(address), lane, "{address:#x}");
+        }
+    }
 }

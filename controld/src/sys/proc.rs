@@ -48,6 +48,12 @@ const MOST_BYTES: u64 = 16 * 1024;
 /// status field 52.
 const START_TIME: usize = 22 - 3;
 const WAIT_STATUS: usize = 52 - 3;
+/// Field 9, the kernel's flags of the thread.
+const FLAGS: usize = 9 - 3;
+/// `PF_EXITING`: it never runs anything of its program again. Set before its files are closed, and never taken back.
+const EXITING: u32 = 4;
+/// Threads of a process that are looked at.
+const MOST_THREADS: usize = 4096;
 
 /// The directory.
 #[derive(Debug, Clone)]
@@ -90,6 +96,22 @@ impl ProcDir {
     /// What `stat` says, all of one moment; `None` when the process is no more.
     pub(crate) fn stat(&self) -> Option<Stat> {
         Stat::parse(&self.bytes("stat")?)
+    }
+
+    /// Whether no thread of it runs anything of its program any more: they all end, and have not ended yet or have.
+    pub(crate) fn is_past_running(&self) -> bool {
+        let Ok(threads) = std::fs::read_dir(format!("{}/task", path_of(&*self.0))) else { return false };
+        let mut seen = 0;
+        for thread in threads {
+            let Ok(thread) = thread else { return false };
+            seen += 1;
+            // One that is gone meanwhile runs nothing.
+            let Ok(stat) = std::fs::read(thread.path().join("stat")) else { continue };
+            if seen > MOST_THREADS || Stat::parse(&stat).is_none_or(|stat| stat.flags & EXITING == 0) {
+                return false;
+            }
+        }
+        seen > 0
     }
 
     /// When the process was started, in clock ticks since boot.
@@ -208,6 +230,8 @@ pub(super) fn hide(number: u32) {
 pub(crate) struct Stat {
     /// `Z` for a process that has ended and whose parent has not asked for its status.
     pub(crate) state: u8,
+    /// The kernel's, `PF_…`.
+    pub(crate) flags: u32,
     /// Clock ticks from boot to its start.
     pub(crate) start_time: u64,
     /// Its wait status once it has ended; 0 also where the kernel does not show it.
@@ -221,6 +245,7 @@ impl Stat {
         let fields: Vec<&str> = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace().collect();
         Some(Self {
             state: *fields.first()?.as_bytes().first()?,
+            flags: fields.get(FLAGS)?.parse().ok()?,
             start_time: fields.get(START_TIME)?.parse().ok()?,
             wait_status: fields.get(WAIT_STATUS).and_then(|field| field.parse().ok()),
         })
@@ -240,7 +265,7 @@ mod tests {
     fn a_name_with_parentheses_and_blanks_moves_no_field() {
         let fields: Vec<String> = (4..=52).map(|n| n.to_string()).collect();
         let stat = Stat::parse(format!("1 (a) Z (b) 9) Z {}\n", fields.join(" ")).as_bytes()).unwrap();
-        assert_eq!(stat, Stat { state: b'Z', start_time: 22, wait_status: Some(52) });
+        assert_eq!(stat, Stat { state: b'Z', flags: 9, start_time: 22, wait_status: Some(52) });
         assert_eq!(Stat::parse(b"1 (a) Z 1 2 3"), None);
         assert_eq!(Stat::parse(b""), None);
     }

@@ -25,6 +25,7 @@ pub(crate) use memory_kills::MemoryKills;
 
 use crate::core::{End, ProcessKey};
 use crate::sys::polled::register;
+use crate::sys::proc::{ProcDir, Stat};
 use crate::witness::cgroup::Mounts;
 use memory_kills::Counter;
 use remps_proto::who::Cgroups;
@@ -36,6 +37,21 @@ pub(crate) const STATUS_DEADLINE: Duration = Duration::from_secs(1);
 const SIGNAL_BITS: i32 = 0x7f;
 const STATUS_SHIFT: u32 = 8;
 const STATUS_BITS: i32 = 0xff;
+
+/// How a process ends that has not ended yet: no thread of it runs anything of its program any more, which is so before its
+/// files are closed. `None` while one may. A kill for want of memory is a SIGKILL here.
+pub(crate) fn ending(process: ProcessKey) -> Option<End> {
+    let dir = ProcDir::open(process.pid)?;
+    let is_it = |stat: &Stat| stat.start_time == process.start_time;
+    if !dir.stat().is_some_and(|stat| is_it(&stat)) || !dir.is_past_running() {
+        return None;
+    }
+    let status = dir.stat().filter(is_it)?.wait_status.filter(|_| dir.is_open_to_us());
+    Some(status.map_or(End::Unknown, |status| match status & SIGNAL_BITS {
+        0 => End::Exited(status >> STATUS_SHIFT & STATUS_BITS),
+        signal => End::Signaled(signal),
+    }))
+}
 
 /// Waits to tell how one process ended.
 #[derive(Debug)]

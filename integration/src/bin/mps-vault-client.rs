@@ -53,6 +53,7 @@ fn request(line: &str) -> Option<Ask> {
             wait_ms: wait.parse().ok()?,
             even_if_nobody: *how == "stand",
             least: Rest::PROCESS,
+            offer: None,
         },
         ["fate", pid] => Ask::Fate { pid: pid.parse().ok()? },
         ["list"] => Ask::List { name: String::new() },

@@ -104,6 +104,32 @@ fn a_fault_starts_it_again_and_its_successor_goes_on() {
 }
 
 #[test]
+fn a_standby_of_a_former_standby_allocates_where_none_of_them_does_and_takes_over() {
+    for_each(only_ours(), |subject| {
+        let sim = started(subject);
+        let lane = |made: &serde_json::Value| made["address"].as_u64().expect("an address") >> 40;
+        let mut first = Heir::of(wrapped(&sim, &["--name", "llm"], &[]));
+        let _ready = first.event("ready");
+        let mut owners = vec![lane(&first.does("make small 5000 1", "made"))];
+        first.succeeds("commit 1 10000", "committed");
+        for generation in 2..=3 {
+            let mut standby = Heir::of(wrapped(&sim, &["--name", "llm", "--standby"], &[]));
+            let _ready = standby.event("ready");
+            let own = lane(&standby.does(&format!("make own{generation} 34603012 {generation}"), "made"));
+            assert!(!owners.contains(&own), "{own:#x} beside {owners:#x?}");
+            owners.push(own);
+            standby.tell("wait 60000");
+            first.tell("abort");
+            let adopted = standby.event("adopted");
+            assert_eq!((&adopted["code"], &adopted["is_intact"]), (&0.into(), &true.into()), "{adopted}");
+            assert_eq!(adopted["recovery"]["generation"], generation - 1, "{adopted}");
+            standby.succeeds(&format!("commit {generation} 10000"), "committed");
+            first = standby;
+        }
+    });
+}
+
+#[test]
 fn a_victim_that_dies_without_a_word_is_known_by_the_daemon_and_a_limit_is_kept() {
     for_each(only_ours(), |subject| {
         let sim = started(subject);

@@ -20,6 +20,7 @@ mod recoveries;
 mod replay;
 mod scenes;
 mod spare;
+mod standby;
 mod steps;
 mod survivor;
 mod vault;

@@ -148,7 +148,7 @@ fn files_held(sim: &Sim) -> usize {
 }
 
 /// What is in the vault is adopted whole at one of these commits; then nothing is left, and the next client is served.
-fn is_succeeded(sim: &Sim, generations: &[u64], context: &str) {
+pub(super) fn is_succeeded(sim: &Sim, generations: &[u64], context: &str) {
     let mut next = Heir::start(sim, "llm");
     let adopted = next.does("adopt 20000", "adopted");
     assert_eq!((&adopted["code"], &adopted["is_intact"]), (&0.into(), &true.into()), "{context}: {adopted}");
@@ -360,6 +360,7 @@ fn every_step_is_taken_by_a_test() {
         list.lines().filter_map(|line| line.trim().strip_prefix('"')?.strip_suffix("\",")).collect();
     let counted = ALLOCATION.iter().chain(&ADOPTION).chain(&SHADOW).map(|(step, _)| *step);
     let taken = counted.chain(REPLAY).chain(UNPROVEN).chain(super::spare::MAKING).chain(super::spare::SWITCH);
+    let taken = taken.chain(super::standby::MAPPING).chain([super::standby::WITHDRAWN]);
     let taken: BTreeSet<&str> = taken.chain([super::early_end::ERROR_ANSWERED]).collect();
     assert!(!named.is_empty());
     assert_eq!(named, taken);

@@ -342,7 +342,8 @@ fn news_comes_unasked_while_a_request_waits_and_an_earlier_library_is_answered_a
         let watch = |(server, state), wait_ms| Ask::Watch { server, state, wait_ms };
         let watched = watching.begin(watch(none, 20_000), None).expect("it is asked");
         // And a request that is answered late.
-        let wait = Ask::Succeed { name: "llm".into(), wait_ms: 20_000, even_if_nobody: true, least: Rest::NONE };
+        let wait =
+            Ask::Succeed { name: "llm".into(), wait_ms: 20_000, even_if_nobody: true, least: Rest::NONE, offer: None };
         let late = shim.begin(wait, None).expect("it is asked");
         let _client = Client::attach(stage.pipe_dir()).expect("a server");
         let (server, state) = word(&shim.news().expect("news before the answer"));

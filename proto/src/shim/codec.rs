@@ -13,6 +13,10 @@ fn is_token(token: u64) -> Result<(), DecodeError> {
     if token == 0 { Err(DecodeError::Value("a spare copy has no token")) } else { Ok(()) }
 }
 
+fn is_offer(offer: u64) -> Result<(), DecodeError> {
+    if offer == 0 { Err(DecodeError::Value("an offer has no number")) } else { Ok(()) }
+}
+
 /// Why a packet is not a message, or a message cannot be one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
@@ -178,8 +182,8 @@ impl FromShim {
             Asked::Commit(wire::Commit { name, generation, data, ranges }) => {
                 Ask::Commit { name, commit: Commit::read(generation, data, ranges) }
             }
-            Asked::Succeed(wire::Succeed { name, wait_ms, even_if_nobody, least }) => {
-                Ask::Succeed { name, wait_ms, even_if_nobody, least: Rest(least) }
+            Asked::Succeed(wire::Succeed { name, wait_ms, even_if_nobody, least, offer }) => {
+                Ask::Succeed { name, wait_ms, even_if_nobody, least: Rest(least), offer }
             }
             Asked::Fate(wire::Fate { pid }) => Ask::Fate { pid },
             Asked::Watch(wire::Watch { server, state, wait_ms }) => {
@@ -222,8 +226,8 @@ impl FromShim {
                 let (generation, data, ranges) = commit.write();
                 Asked::Commit(wire::Commit { name, generation, data, ranges })
             }
-            Ask::Succeed { name, wait_ms, even_if_nobody, least } => {
-                Asked::Succeed(wire::Succeed { name, wait_ms, even_if_nobody, least: least.0 })
+            Ask::Succeed { name, wait_ms, even_if_nobody, least, offer } => {
+                Asked::Succeed(wire::Succeed { name, wait_ms, even_if_nobody, least: least.0, offer })
             }
             Ask::Fate { pid } => Asked::Fate(wire::Fate { pid }),
             Ask::Watch { server, state, wait_ms } => Asked::Watch(wire::Watch { server, state: state.0, wait_ms }),
@@ -267,6 +271,10 @@ impl ToShim {
                 Answer::Epoch { server, state: ServerState(state), part: Part(part) }
             }
             Answered::Inherited(inherited) => Answer::Inherited(Inherited::read(inherited)?),
+            Answered::Offered(wire::Offered { offer }) => {
+                is_offer(offer)?;
+                Answer::Offered { offer }
+            }
             Answered::SpareGranted(wire::SpareGranted { token, server }) => {
                 is_token(token)?;
                 Answer::Spare { token, server }
@@ -304,6 +312,10 @@ impl ToShim {
             Answer::Inherited(inherited) => {
                 inherited.commit.as_ref().map_or(Ok(()), Commit::check)?;
                 Answered::Inherited(inherited.write())
+            }
+            Answer::Offered { offer } => {
+                is_offer(offer)?;
+                Answered::Offered(wire::Offered { offer })
             }
             Answer::Spare { token, server } => {
                 is_token(token)?;

@@ -71,8 +71,14 @@ fn any_ask() -> impl Strategy<Value = Ask> {
             server
         }),
         ("[!-~]{1,128}", any_commit()).prop_map(|(name, commit)| Ask::Commit { name, commit }),
-        ("[!-~]{1,128}", any::<u64>(), any::<bool>(), any::<u32>()).prop_map(
-            |(name, wait_ms, even_if_nobody, least)| Ask::Succeed { name, wait_ms, even_if_nobody, least: Rest(least) }
+        ("[!-~]{1,128}", any::<u64>(), any::<bool>(), any::<u32>(), prop::option::of(any::<u64>())).prop_map(
+            |(name, wait_ms, even_if_nobody, least, offer)| Ask::Succeed {
+                name,
+                wait_ms,
+                even_if_nobody,
+                least: Rest(least),
+                offer
+            }
         ),
         any::<u32>().prop_map(|pid| Ask::Fate { pid }),
         Just(Ask::HandBack),
@@ -128,6 +134,7 @@ fn any_answer() -> impl Strategy<Value = Answer> {
                 rest: Rest(rest)
             })
         ),
+        (1..=u64::MAX).prop_map(|offer| Answer::Offered { offer }),
         (1..=u64::MAX, any::<u64>()).prop_map(|(token, server)| Answer::Spare { token, server }),
         (1..=u64::MAX).prop_map(|token| Answer::SpareVoid { token }),
     ]

@@ -124,6 +124,8 @@ pub enum Ask {
         even_if_nobody: bool,
         /// The least that must be known of the predecessor's work.
         least: Rest,
+        /// The caller can map memory before it is its own: the offer of which it has done so, or 0. `None` if it can't.
+        offer: Option<u64>,
     },
     /// Tell how the server of another process of this user is, or was when the process ended.
     Fate {
@@ -236,6 +238,12 @@ pub enum Answer {
     },
     /// What a predecessor left; its regions follow, and [`Done`](Self::Done).
     Inherited(Inherited),
+    /// What the owner of a name has, which is about to end; its regions follow, and [`Done`](Self::Done). They are not the
+    /// caller's, who may map them and asks again.
+    Offered {
+        /// Random, not 0: with it the caller asks again.
+        offer: u64,
+    },
     /// Where the spare copy may stand.
     Spare {
         /// Random, not 0: the spare copy's connections show it to the daemon ([`SpareName`](super::SpareName)).
@@ -263,6 +271,6 @@ impl Answer {
     /// Whether nothing more comes in answer to the same request.
     #[must_use]
     pub const fn is_last(&self) -> bool {
-        !matches!(self, Self::Region(_) | Self::Inherited(_))
+        !matches!(self, Self::Region(_) | Self::Inherited(_) | Self::Offered { .. })
     }
 }

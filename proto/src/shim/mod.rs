@@ -21,6 +21,11 @@
 //! [`Failure::NOT_YET`] when its time is over, and may be asked again. What is known of the predecessor's work then is a
 //! [`Rest`], and never less than was asked for. A standby waits with it while the name's owner lives.
 //!
+//! As soon as the owner is known to be about to end, a caller that says that it can is *offered* the memory: an Offered and the
+//! regions, with their descriptors. It maps them, uses nothing of it, and asks again with the offer's number; what is then
+//! given is mapped already. [`Failure::WITHDRAWN`] in place of that says that the owner lives on, or has freed something, or that
+//! the daemon is another one: who has mapped the offer unmaps it, closes the descriptors, and asks as before.
+//!
 //! # The daemon's word
 //! A client that waits for nothing learns from the daemon that it has lost its context. After a Subscribe the daemon
 //! sends an Epoch, and another one whenever the server of the process is another one, or otherwise, than it was told
@@ -185,6 +190,8 @@ crate::open_enum! {
         OWN_SERVER_LOST = 18,
         /// There is no server on which a spare copy of this process could stand, and none is on its way.
         NO_SPARE_SERVER = 19,
+        /// What was offered is not any more: it must be unmapped and closed. Then ask again.
+        WITHDRAWN = 20,
     }
 }
 

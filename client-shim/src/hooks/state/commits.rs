@@ -1,8 +1,9 @@
 //! What a program that knows of its successors can ask for: what it has registered and committed, and how it takes over
-//! what a predecessor left. [`exports`] has the C functions.
+//! what a predecessor left ([`taking_over`]). [`exports`] has the C functions.
 #![expect(unsafe_code, reason = "C functions that are exported and read and write where their caller says")]
 
 mod exports;
+mod taking_over;
 
 use std::{
     collections::BTreeMap,
@@ -11,12 +12,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use remps_proto::shim::{
-    Answer, Ask, Commit, Failure, Inherited, MAX_COMMIT_BYTES, MAX_LABEL_BYTES, MAX_RANGES, Range, Region, Rest,
-};
+use remps_proto::shim::{Answer, Ask, Commit, Failure, MAX_COMMIT_BYTES, MAX_LABEL_BYTES, MAX_RANGES, Range};
 
 use super::{
-    adopt::{Trouble, map_all},
     linked,
     shadow::{self, Outcome, Shadows},
 };
@@ -24,8 +22,6 @@ use crate::process::panics::unpanicked;
 use crate::process::settings::succession;
 use crate::{cuda::types::CUcontext, kept, process::failpoint::reached};
 
-/// Longest wait that one request is asked for, so that the link has time for others.
-const SLICE: Duration = Duration::from_millis(500);
 /// What is not written any more.
 const CONSTANT: u32 = 1;
 /// What a commit keeps a copy of.
@@ -93,6 +89,8 @@ pub(crate) struct Recovery {
     ranges: u32,
     ranges_in_doubt: u32,
     was_standby: u32,
+    offered_us: u64,
+    mapped_us: u64,
 }
 
 /// `struct mps_state_range`.
@@ -146,87 +144,6 @@ fn code_of(failure: Failure) -> Code {
         Failure::OWN_SERVER_LOST => Code::Lost,
         _ => Code::Refused,
     }
-}
-
-/// Becomes the owner of the name, and maps what there is of it.
-fn succeed(timeout_ms: u32, even_if_nobody: bool) -> Result<(), Code> {
-    let link = linked().ok_or(Code::Off)?;
-    let name = succession::name().ok_or(Code::Off)?;
-    let (begin, limit) = (Instant::now(), Duration::from_millis(timeout_ms.into()));
-    let (inherited, regions) = loop {
-        let left = limit.saturating_sub(begin.elapsed());
-        let wait_ms = u64::try_from(left.min(SLICE).as_millis()).unwrap_or(0);
-        let ask = Ask::Succeed { name: name.clone(), wait_ms, even_if_nobody, least: Rest::PROCESS };
-        match link.ask(ask, left.min(SLICE)).map(sorted) {
-            Some(Ok(found)) => break found,
-            Some(Err(Failure::NOT_YET)) | None if begin.elapsed() < limit => {}
-            Some(Err(failure)) => return Err(code_of(failure)),
-            None => return Err(Code::NoDaemon),
-        }
-    };
-    reached("succession-answered");
-    let waited = begin.elapsed();
-    let commit = inherited.commit.clone().unwrap_or_default();
-    let (count, bytes) = (regions.len(), regions.iter().map(|(region, _)| region.bytes).sum());
-    let unmapped = map_all(link, regions, &commit.ranges).map_err(|trouble| match trouble {
-        Trouble::Address => Code::Address,
-        Trouble::Descriptor => Code::NotKept,
-        Trouble::NoContext | Trouble::Device | Trouble::Driver(_) => Code::Driver,
-    })?;
-    for key in unmapped {
-        // What was mapped nowhere can't be found again by anybody.
-        let _released = link.ask(Ask::Release { key }, Duration::ZERO);
-    }
-    reached("adoption-done");
-    link.may_escrow.store(true, Ordering::Release);
-    link.wake();
-    // What the predecessor has freed since is not there, whatever its commit says.
-    let there = |range: &Range| kept::is_kept(range.address, range.bytes);
-    let ranges: Vec<Range> = commit.ranges.into_iter().filter(there).collect();
-    let ranges = shadows().adopt(ranges);
-    let mut state = state();
-    state.recovery = Some(Recovery {
-        generation: commit.generation,
-        server: inherited.server,
-        region_bytes: bytes,
-        wait_us: microseconds(waited),
-        map_us: microseconds(begin.elapsed().saturating_sub(waited)),
-        is_committed: inherited.commit.is_some().into(),
-        data_bytes: count_of(commit.data.len()),
-        predecessor: inherited.predecessor,
-        rest: inherited.rest.0,
-        regions: count_of(count),
-        ranges: count_of(ranges.len()),
-        ranges_in_doubt: count_of(ranges.iter().filter(|range| is_in_doubt(range)).count()),
-        was_standby: even_if_nobody.into(),
-    });
-    state.data = commit.data;
-    // A standby may have labels of its own.
-    state.ranges.extend(ranges.into_iter().map(|range| (range.label.clone(), range)));
-    Ok(())
-}
-
-type Left = (Inherited, Vec<(Region, crate::process::descriptors::Held)>);
-
-fn sorted(told: Vec<crate::daemon::connection::Told>) -> Result<Left, Failure> {
-    let (mut inherited, mut regions) = (Inherited::default(), Vec::new());
-    for answer in told {
-        match answer {
-            (Answer::Inherited(found), _) => inherited = found,
-            (Answer::Region(region), Some(descriptor)) => regions.push((region, descriptor)),
-            (Answer::Failed(failure), _) => return Err(failure),
-            _ => {}
-        }
-    }
-    Ok((inherited, regions))
-}
-
-fn microseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
-fn count_of(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 fn is_in_doubt(range: &Range) -> bool {

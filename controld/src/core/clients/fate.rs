@@ -105,6 +105,11 @@ impl Core {
         self.clients.known(process).is_some_and(|known| known.is_hit(&self.servers))
     }
 
+    /// Whether a process would go on after a fault: it has said so, or has a place for a spare copy.
+    pub(crate) fn may_go_on(&self, process: ProcessKey) -> bool {
+        self.clients.may_recover(process) || self.clients.spares().grant_of(process).is_some()
+    }
+
     /// The server that a client of this pid was on last, when the client has been noticed to have ended, or the server
     /// has ended before it.
     pub(crate) fn server_of_ended(&self, pid: Pid, uid: Uid) -> Option<ServerEpoch> {

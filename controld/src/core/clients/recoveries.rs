@@ -85,6 +85,11 @@ impl Clients {
         self.recoveries.able.iter().filter(is_meant).copied().collect()
     }
 
+    /// Whether a process has said that it would go on after a fault, and not since that it doesn't.
+    pub(in crate::core) fn may_recover(&self, process: ProcessKey) -> bool {
+        self.recoveries.able.contains(&process)
+    }
+
     /// The last recovery that a process has told of, and when it did.
     pub(in crate::core) fn last_recovery(&self, process: ProcessKey) -> Option<&(ClientRecovery, Duration)> {
         let of_pid = || self.recoveries.last.iter().find(|(known, _)| known.pid == process.pid).map(|(_, last)| last);

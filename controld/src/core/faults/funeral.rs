@@ -225,7 +225,10 @@ impl Core {
     fn is_anywhere(&self, key: ProcessKey, process: &Process) -> bool {
         let guest_of = self.clients.guests().of(key).map(|(server, _)| server);
         let mut all = guest_of.chain([process.server]);
-        all.any(|server| self.servers.get(server).is_some_and(Server::is_connected))
+        // One that ends because its end is waited for may have been told so before the client's own end.
+        all.any(|server| {
+            self.servers.get(server).is_some_and(Server::is_connected) || self.servers.is_end_awaited(server)
+        })
     }
 
     fn bury(&mut self, key: ProcessKey, process: &Process, domain: String, end: End) {

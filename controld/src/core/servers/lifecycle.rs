@@ -206,6 +206,7 @@ impl Servers {
     /// A server is no more; its process may be.
     pub(in crate::core) fn take(&mut self, epoch: ServerEpoch) -> Option<Server> {
         let server = self.all.remove(&epoch)?;
+        self.awaited_ends.remove(&epoch);
         self.reaped.note(&server);
         Some(server)
     }

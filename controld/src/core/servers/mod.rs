@@ -33,6 +33,7 @@ pub(super) mod silence;
 pub(super) mod standby;
 pub(super) mod start;
 
+use crate::core::evidence::ProcessKey;
 use crate::core::ids::{DomainId, EntranceId, Pid, RequestId, ServerEpoch, Uid, is_hidden};
 use crate::core::policy::{DomainPolicy, Policy};
 use core::time::Duration;
@@ -72,6 +73,8 @@ pub(super) struct Servers {
     domains: Domains,
     named: Named,
     questions: BTreeMap<RequestId, Question>,
+    /// Those whose end a successor of a client waits for, with a client that is past doing anything.
+    awaited_ends: BTreeMap<ServerEpoch, Option<ProcessKey>>,
     next_epoch: u64,
     next_request: u64,
 }
@@ -84,6 +87,7 @@ impl Default for Servers {
             domains: Domains::default(),
             named: Named::default(),
             questions: BTreeMap::new(),
+            awaited_ends: BTreeMap::new(),
             next_epoch: 1,
             next_request: 1,
         }
@@ -234,6 +238,29 @@ impl Servers {
                 drain.pauses.reset();
             }
         });
+    }
+
+    /// Somebody waits for the end of a server, on which this process may be past doing anything.
+    pub(super) fn await_end(&mut self, epoch: ServerEpoch, dying: Option<ProcessKey>) {
+        if self.all.contains_key(&epoch) {
+            let known = self.awaited_ends.entry(epoch).or_default();
+            *known = dying.or(*known);
+        }
+    }
+
+    /// The servers whose end somebody waits for.
+    pub(super) fn awaited_ends(&self) -> impl Iterator<Item = &Server> {
+        self.awaited_ends.keys().filter_map(|epoch| self.all.get(epoch))
+    }
+
+    /// Whether somebody waits for the end of a server.
+    pub(super) fn is_end_awaited(&self, epoch: ServerEpoch) -> bool {
+        self.awaited_ends.contains_key(&epoch)
+    }
+
+    /// A process of a server whose end is waited for that is past doing anything.
+    pub(super) fn dying_on(&self, epoch: ServerEpoch) -> Option<ProcessKey> {
+        self.awaited_ends.get(&epoch).copied().flatten()
     }
 
     /// A fault alone neither ends a server nor has it asked to end before then.

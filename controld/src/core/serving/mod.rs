@@ -6,12 +6,14 @@
 //! | [`spares`] | where programs' spare copies stand, until when, and when a program goes on with its own |
 //! | [`guests`] | how processes leave the servers on which they had a spare copy |
 //! | [`early_end`] | which servers that a fault has spoilt are ended before their clients have left |
+//! | [`awaited_end`] | which servers are ended because a program's successor waits for it |
 //! | [`burials`] | when one is buried whose clients recover |
 //! | [`shares`] | who has a part of what its domain may have, and who comes in vain |
 //! | [`settle`] | when a newcomer may join others: when the server is known to be sound |
 //! | [`census`] | who is on which server that an earlier daemon had sent there |
 
 mod admission;
+mod awaited_end;
 mod burials;
 mod census;
 mod early_end;

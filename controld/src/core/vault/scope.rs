@@ -90,6 +90,7 @@ impl Vault {
             return;
         }
         let new = (Scope::of(self.policy.scope, caller, name), name.to_owned());
+        self.offers.void(&old);
         if let Some(ids) = self.by_name.remove(&old) {
             for id in &ids {
                 if let Some(kept) = self.kept.get_mut(id) {

@@ -1,3 +1,4 @@
+mod offers;
 mod reach;
 
 use super::*;

@@ -4,12 +4,12 @@ use super::holding::{BARRIER_PATIENCE, Deferred, Files};
 use super::names::Claims;
 use super::notices::Watchers;
 use super::spares::Spares;
-use crate::core::ProcessKey;
 use crate::core::picture::RegionFacts;
 use crate::core::vault::{Caller, Kept, RegionId, Vault};
+use crate::core::{End, ProcessKey};
 use crate::door::accept::Door;
 use crate::door::client::Client;
-use crate::door::{Reply, Request, done};
+use crate::door::{Reply, Request, Told, done};
 use crate::driver::processes::kernel_pid;
 use crate::io::process::WatchedProcess;
 use crate::settings::Settings;
@@ -31,6 +31,8 @@ const QUEUE: usize = 256;
 pub(in crate::driver) enum VaultNews {
     /// A program asks.
     Asked(Request),
+    /// A process has closed its connection, and is past doing anything but end so.
+    Ends { process: ProcessKey, end: End },
     /// An owner has ended.
     Ended(ProcessKey),
 }
@@ -47,8 +49,8 @@ pub(in crate::driver) struct Keeper {
     /// User namespaces by their numbers, of those who own something.
     pub(super) namespaces: BTreeMap<u64, OwnedFd>,
     // sessions --requests--> driver
-    pub(super) requests_tx: mpsc::Sender<Request>,
-    pub(super) requests_rx: mpsc::Receiver<Request>,
+    pub(super) requests_tx: mpsc::Sender<Told>,
+    pub(super) requests_rx: mpsc::Receiver<Told>,
     // watches --ended--> driver
     pub(super) ended_tx: mpsc::UnboundedSender<ProcessKey>,
     pub(super) ended_rx: mpsc::UnboundedReceiver<ProcessKey>,
@@ -99,14 +101,18 @@ impl Keeper {
             // An end before a request: what the dead can still have asked is of later.
             biased;
             Some(process) = self.ended_rx.recv() => VaultNews::Ended(process),
-            Some(request) = self.requests_rx.recv() => VaultNews::Asked(request),
+            Some(told) = self.requests_rx.recv() => match told {
+                Told::Asked(request) => VaultNews::Asked(request),
+                Told::Ends { process, end } => VaultNews::Ends { process, end },
+            },
             else => std::future::pending().await,
         }
     }
 
-    pub(in crate::driver) fn next_deadline(&self) -> Option<Duration> {
+    pub(in crate::driver) fn next_deadline(&self, now: Duration) -> Option<Duration> {
         let overdue = self.in_flight.map(|(_, sent)| sent + BARRIER_PATIENCE);
-        let others = self.watchers.next_deadline().into_iter().chain(self.spares.next_deadline());
+        let promised = self.claims.next_deadline().and(self.rules.promise_ends(now));
+        let others = self.watchers.next_deadline().into_iter().chain(self.spares.next_deadline()).chain(promised);
         self.rules.next_deadline().into_iter().chain(overdue).chain(self.claims.next_deadline()).chain(others).min()
     }
 

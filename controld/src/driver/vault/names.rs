@@ -14,19 +14,22 @@
 //! A successor that came within milliseconds of the fault may be on the lost server itself. It would wait for that
 //! server's end, and the server for its own, so it is told to come again ([`Failure::OWN_SERVER_LOST`]).
 //!
+//! What is offered of it before that is in [`offers`](super::offers).
+//!
 //! Where nothing was noted of the name but its regions, an earlier release of this daemon kept them: that is `PROCESS`.
 
 use super::holding::Awaited;
 use super::keeper::Keeper;
+use super::offers::is_lost;
 use super::server_of;
-use crate::core::vault::{Caller, NameEntry, Predecessor, Standing};
-use crate::core::{Core, Fate, JournalEvent, Pid, ProcessKey, ServerEpoch};
+use crate::core::vault::{Caller, NameEntry, Predecessor, Sign, Standing};
+use crate::core::{Core, End, Fate, Input, JournalEvent, Pid, ProcessKey, ServerEpoch};
 use crate::door::client::Client;
 use crate::door::{ReplyTo, done};
 use crate::driver::turn::Turn;
 use crate::failpoint::reached;
 use remps_proto::shim::{Answer, Commit, Failure, Inherited, Part, Rest, ServerState};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,20 +41,43 @@ const MOST_TAINTED: usize = 256;
 
 /// A process that wants a name.
 #[derive(Debug)]
-struct Claim {
-    client: Arc<Client>,
-    name: String,
+pub(super) struct Claim {
+    pub(super) client: Arc<Client>,
+    pub(super) name: String,
     until: Duration,
     even_if_nobody: bool,
-    least: Rest,
-    reply: ReplyTo,
+    pub(super) least: Rest,
+    /// The offer that it has mapped, or 0; `None` where it maps nothing before it is its own.
+    pub(super) offer: Option<u64>,
+    pub(super) reply: ReplyTo,
+}
+
+impl Claim {
+    /// The same of one that is not offered anything.
+    pub(super) fn maps_nothing_before(self) -> Self {
+        Self { offer: None, ..self }
+    }
+}
+
+/// What a process says when it asks for a name.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) name: String,
+    pub(super) wait_ms: u64,
+    pub(super) even_if_nobody: bool,
+    pub(super) least: Rest,
+    pub(super) offer: Option<u64>,
 }
 
 /// Who wants a name, in the order in which they came; and the servers that a fault has tainted.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    open: Vec<Claim>,
+    pub(super) open: Vec<Claim>,
     tainted: BTreeSet<ServerEpoch>,
+    /// How those end that have not yet, and are past doing anything else.
+    pub(super) ending: BTreeMap<ProcessKey, End>,
+    /// What the core was told of servers whose ends are waited for.
+    pub(super) awaited: BTreeMap<ServerEpoch, Option<ProcessKey>>,
 }
 
 impl Claims {
@@ -66,6 +92,7 @@ impl Claims {
     /// A process has ended and wants nothing any more.
     pub(super) fn forget(&mut self, process: ProcessKey) {
         self.open.retain(|claim| claim.client.caller.process != process);
+        self.ending.remove(&process);
     }
 }
 
@@ -88,6 +115,8 @@ impl Keeper {
 enum Step {
     Wait,
     Fail(Failure),
+    /// It may map what there is.
+    Offer(Sign),
     /// It is the caller's already; whom it has succeeded.
     Again(Option<Predecessor>),
     Give(Predecessor),
@@ -132,22 +161,15 @@ impl Keeper {
     }
 
     /// A program wants a name, with the memory that is under it.
-    pub(super) fn claim(
-        &mut self,
-        turn: &Turn<'_>,
-        client: Arc<Client>,
-        name: String,
-        wait_ms: u64,
-        (even_if_nobody, least): (bool, Rest),
-        reply: ReplyTo,
-    ) {
+    pub(super) fn claim(&mut self, turn: &Turn<'_>, client: Arc<Client>, wanted: Wanted, reply: ReplyTo) {
+        let Wanted { name, wait_ms, even_if_nobody, least, offer } = wanted;
         let until = turn.now.saturating_add(Duration::from_millis(wait_ms).min(MOST_WAIT));
         let process = client.caller.process;
         // Who asks again has given up its first request, or lost the connection that it was made on.
         self.claims.open.retain(|claim| claim.client.caller.process != process || claim.name != name);
         // Its end must be noticed while it waits.
         self.watch_caller(&client);
-        self.claims.open.push(Claim { client, name, until, even_if_nobody, least, reply });
+        self.claims.open.push(Claim { client, name, until, even_if_nobody, least, offer, reply });
     }
 
     /// How the server of a process was that has ended, for a process of the same user.
@@ -165,11 +187,20 @@ impl Keeper {
         }
     }
 
-    /// Looks through those who want a name whether one can be given. Called after everything that happens.
+    /// Looks through those who want a name whether one can be given, or offered. Called after everything that happens.
     pub(in crate::driver) fn succeed(&mut self, turn: &mut Turn<'_>) {
+        self.claims.awaited.retain(|server, _| turn.core.fate_of_server(*server).is_some());
         let mut at = 0;
         while let Some(claim) = self.claims.open.get(at) {
-            let step = self.step(turn.core, claim, turn.now);
+            let sign = self.rules.sign(&claim.client.caller, &claim.name, |owner| is_lost(turn.core, owner));
+            self.rules.review_offer(&claim.client.caller, &claim.name, sign);
+            let step = self.step(turn.core, claim, sign, turn.now);
+            if matches!(step, Step::Wait | Step::Offer(_))
+                && let Some((server, ending)) = self.awaits_end(turn.core, claim, sign)
+            {
+                self.claims.awaited.insert(server, ending.map(|(process, _)| process));
+                turn.feed(Input::EndAwaited { server, ending });
+            }
             if matches!(step, Step::Wait) {
                 at += 1;
                 continue;
@@ -178,29 +209,39 @@ impl Keeper {
             match step {
                 Step::Wait => {}
                 Step::Fail(failure) => claim.reply.done(Err(failure)),
+                Step::Offer(sign) => self.offer(turn, claim, sign),
                 Step::Again(predecessor) => self.give_name(turn, claim, predecessor, false),
                 Step::Give(predecessor) => self.give_name(turn, claim, Some(predecessor), true),
             }
         }
     }
 
-    fn step(&self, core: &Core, claim: &Claim, now: Duration) -> Step {
+    fn step(&self, core: &Core, claim: &Claim, sign: Option<Sign>, now: Duration) -> Step {
         let rules = &self.rules;
         let (caller, name) = (&claim.client.caller, claim.name.as_str());
         let entry = rules.entry(caller, name);
-        let step = match rules.standing(caller, name) {
+        let standing = rules.standing(caller, name);
+        let is_withdrawn = |offer: &u64| *offer != 0 && !rules.is_offered(caller, name, *offer);
+        if standing != Standing::Own && claim.offer.as_ref().is_some_and(is_withdrawn) {
+            return Step::Fail(Failure::WITHDRAWN);
+        }
+        let step = match standing {
             Standing::Own => return Step::Again(entry.and_then(|entry| entry.predecessor)),
             Standing::Nobody if !rules.policy().enabled => return Step::Fail(Failure::SWITCHED_OFF),
             Standing::Nobody if !claim.even_if_nobody => return Step::Fail(Failure::NOT_FOUND),
             Standing::Nobody | Standing::Taken => Step::Wait,
+            Standing::Free(_) if rules.is_promised(now, caller, name) => Step::Wait,
             Standing::Free(owner) => match rest_of(core, owner, entry, claim.least) {
                 Some(rest) => Step::Give(Predecessor { pid: owner.pid, server: entry.map_or(0, |of| of.server), rest }),
                 None if is_on_lost_server(core, caller.process, entry) => return Step::Fail(Failure::OWN_SERVER_LOST),
                 None => Step::Wait,
             },
         };
-        let is_over = matches!(step, Step::Wait) && claim.until <= now;
-        if is_over { Step::Fail(Failure::NOT_YET) } else { step }
+        match (step, sign) {
+            (Step::Wait, Some(sign)) if claim.offer == Some(0) && !core.has_lost(caller.process) => Step::Offer(sign),
+            (Step::Wait, _) if claim.until <= now => Step::Fail(Failure::NOT_YET),
+            (step, _) => step,
+        }
     }
 
     fn give_name(&mut self, turn: &mut Turn<'_>, claim: Claim, predecessor: Option<Predecessor>, is_new: bool) {

@@ -9,6 +9,7 @@
 
 use super::keeper::Keeper;
 use super::names::MOST_WAIT;
+use super::new_number;
 use crate::core::{Input, ProcessKey, SparePlace};
 use crate::door::ReplyTo;
 use crate::door::client::Client;
@@ -16,8 +17,6 @@ use crate::door::line::{Line, Said};
 use crate::driver::turn::Turn;
 use crate::patience::patient;
 use remps_proto::shim::{Answer, Failure};
-use std::fs::File;
-use std::io::Read;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -87,13 +86,6 @@ impl Spares {
     }
 }
 
-/// What a connection is to show; `None` when the kernel gives no random numbers.
-fn new_token() -> Option<u64> {
-    let mut bytes = [0; 8];
-    File::open("/dev/urandom").ok()?.read_exact(&mut bytes).ok()?;
-    Some(u64::from_ne_bytes(bytes)).filter(|token| *token != 0)
-}
-
 impl Keeper {
     /// A program asks for a place for a spare copy.
     pub(super) fn wants_spare(
@@ -110,7 +102,7 @@ impl Keeper {
         let before = self.spares.waiting.extract_if(.., |waiting| waiting.client.caller.process == process);
         before.for_each(|waiting| waiting.reply.done(Err(Failure::NOT_YET)));
         if turn.core.spare_of(process) == SparePlace::None {
-            let Some(token) = new_token() else {
+            let Some(token) = new_number() else {
                 return reply.done(Err(Failure::NO_SPARE_SERVER));
             };
             turn.feed(Input::SpareWanted { process, token, patience });

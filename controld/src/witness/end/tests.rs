@@ -255,3 +255,41 @@ fn the_kernels_log_names_whom_a_limit_killed() {
         child.wait().unwrap();
     });
 }
+
+#[test]
+fn who_has_a_thread_that_may_still_run_is_not_past_it_and_a_dying_process_tells_how_it_ends() {
+    for (script, expected) in
+        [("read x; exit 7", End::Exited(7)), ("read x; kill -KILL $$", End::Signaled(libc::SIGKILL))]
+    {
+        let mut child = sh(script);
+        let process = key(child.id());
+        assert_eq!(ending(process), None, "{script}, which runs");
+        child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        zombie(&child);
+        assert_eq!(ending(process), Some(expected), "{script}");
+        assert_eq!(ending(ProcessKey { start_time: 1, ..process }), None, "another one of this pid");
+        child.wait().unwrap();
+        assert_eq!(ending(process), None, "{script}, which nobody can tell any more");
+    }
+    // The first thread has ended, and another one works on.
+    let script = "import ctypes, os, threading\n\
+        def work():\n    print('works', flush=True)\n    input()\n    os._exit(3)\n\
+        threading.Thread(target=work).start()\n\
+        ctypes.CDLL(None).syscall(60, 0)\n";
+    let python = Command::new("python3").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child = python.unwrap();
+    let process = key(child.id());
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let started = std::time::Instant::now();
+    let is_zombie = || ProcDir::open(process.pid).and_then(|dir| dir.stat()).is_some_and(|stat| stat.state == b'Z');
+    while !is_zombie() {
+        assert!(started.elapsed() < PATIENCE, "its first thread does not end");
+        std::thread::yield_now();
+    }
+    assert_eq!(ending(process), None, "a thread of it works");
+    child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    zombie(&child);
+    assert_eq!(ending(process), Some(End::Exited(3)));
+    child.wait().unwrap();
+}

@@ -37,6 +37,8 @@ struct Recovery {
     ranges: u32,
     ranges_in_doubt: u32,
     was_standby: u32,
+    offered_us: u64,
+    mapped_us: u64,
 }
 
 type Timed = unsafe extern "C" fn(u32) -> c_int;
@@ -150,11 +152,12 @@ impl Api {
         data.truncate(recovery.data_bytes as usize);
         let Recovery { generation, server, region_bytes, wait_us, map_us, is_committed, .. } = recovery;
         let Recovery { predecessor, rest, regions, ranges, ranges_in_doubt, was_standby, .. } = recovery;
+        let Recovery { offered_us, mapped_us, .. } = recovery;
         let told = json!({
             "code": code, "generation": generation, "server": server, "region_bytes": region_bytes,
             "wait_us": wait_us, "map_us": map_us, "is_committed": is_committed, "predecessor": predecessor,
             "rest": rest, "regions": regions, "ranges": ranges, "ranges_in_doubt": ranges_in_doubt,
-            "was_standby": was_standby,
+            "was_standby": was_standby, "offered_us": offered_us, "mapped_us": mapped_us,
         });
         (told, data)
     }

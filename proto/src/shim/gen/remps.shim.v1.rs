@@ -95,7 +95,7 @@ pub struct ToShim {
     #[prost(uint64, tag = "1")]
     pub request: u64,
     /// The answer; the library skips one it does not know.
-    #[prost(oneof = "to_shim::Content", tags = "2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "to_shim::Content", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub content: ::core::option::Option<to_shim::Content>,
 }
 /// Nested message and enum types in `ToShim`.
@@ -127,6 +127,9 @@ pub mod to_shim {
         /// The spare copy is of no use any more. Unasked.
         #[prost(message, tag = "9")]
         SpareVoid(super::SpareVoid),
+        /// What a predecessor that ends has is offered; its regions follow, and Done.
+        #[prost(message, tag = "10")]
+        Offered(super::Offered),
     }
 }
 /// Who connects.
@@ -399,6 +402,9 @@ pub struct Succeed {
     /// The least that must be known of the predecessor's work: one of the constants of `Rest`.
     #[prost(uint32, tag = "4")]
     pub least: u32,
+    /// The caller can map memory before it is its own; the number of the offer of which it has done so, or 0.
+    #[prost(uint64, optional, tag = "5")]
+    pub offer: ::core::option::Option<u64>,
 }
 /// Ask for the Epoch of another process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -431,6 +437,13 @@ pub struct Inherited {
     /// What is known of its work: one of the constants of `Rest`.
     #[prost(uint32, tag = "7")]
     pub rest: u32,
+}
+/// What the owner of a name has, for the caller to map and not to use.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Offered {
+    /// Random, not 0: with it the caller asks again.
+    #[prost(uint64, tag = "1")]
+    pub offer: u64,
 }
 /// The request is done.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -9,7 +9,7 @@ use remps_proto::shim::{Answer, Ask, MAX_COMMIT_BYTES, MAX_LABEL_BYTES, MAX_RANG
 
 use super::{
     super::linked, CONSTANT, Code, Found, Recovery, SHADOWED, answered, code_of, commit, is_in_doubt, label_of,
-    shadows, state, succeed,
+    shadows, state, taking_over::succeed,
 };
 use crate::{daemon::link::Link, kept, process::settings::succession};
 
