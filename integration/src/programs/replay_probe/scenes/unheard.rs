@@ -45,9 +45,11 @@ pub(super) fn records(stage: &Stage) -> Result<Value, GpuError> {
         told.push(actor.perform(move || twice(context, synchronize))?);
     }
     let lost = Given(lost);
-    // SAFETY: as above, and not used again.
-    let end = move || unsafe {
-        [sys::cuEventRecord(of_destroyer.get(), lost.get()), sys::cuEventDestroy_v2(of_destroyer.get())]
+    let end = move || {
+        // SAFETY: as above, and not used again.
+        let recorded = unsafe { sys::cuEventRecord(of_destroyer.get(), lost.get()) };
+        // SAFETY: as above.
+        [recorded, unsafe { sys::cuEventDestroy_v2(of_destroyer.get()) }]
     };
     let destroyed = destroyer.perform(move || match super::enter(context.get()) {
         Ok(()) => json!(end().map(code)),
