@@ -251,7 +251,7 @@ fn pass(
                 let (context, seat) = (here.current(), here.passer.seat());
                 let effect = with_others::effect(called, subject);
                 let mut given = progress::begin(effect, subject, called.is_per_thread(), context, seat);
-                let of_recovery = if living > 0 { told::owed(here, called, &mut given) } else { None };
+                let of_recovery = if living > 0 { told::owed(here, called, subject.event, &mut given) } else { None };
                 if let Some(error) = of_recovery.or_else(|| shared::owed(called.effect())) {
                     given.end(error, false);
                     return error;

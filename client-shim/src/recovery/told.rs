@@ -17,6 +17,7 @@
 //!   thread may have been told of the recovery before ([`progress`](crate::kept::work::progress)).
 
 use std::{
+    collections::BTreeSet,
     ptr,
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
@@ -29,7 +30,7 @@ use crate::{
         result::CUresult,
         threads::{self, Here},
     },
-    kept::work::progress,
+    kept::{account, graphs::graphs, shared, work::progress},
     process::birth,
 };
 
@@ -73,6 +74,11 @@ pub(super) fn verdict(answer: CUresult, effect: Effect, seen: u64, is_again: boo
     }
 }
 
+/// Whether an executable graph may wait for any of these events, by handle. One that cannot be described may wait for anything.
+fn a_graph_may_wait_for(events: &BTreeSet<usize>) -> bool {
+    !account::living().is_empty() || graphs(|graphs| graphs.do_any_name(events)).unwrap_or(true)
+}
+
 /// Whether this thread has been told of everything that was lost.
 pub(super) fn knows(here: &Here) -> bool {
     here.told() >= LAST.load(Ordering::Acquire)
@@ -86,14 +92,20 @@ pub(crate) fn of_child() -> Option<Descent> {
 }
 
 /// The error that this call has to report, because work was lost and the program has not heard of it from this thread.
-/// It has now. None where it records an event, which is noted as unheard.
-pub(super) fn owed(here: &Here, called: &'static Function, given: &mut progress::Call) -> Option<CUresult> {
+/// It has now. None where it records an event, this one by name, which is noted as unheard.
+pub(super) fn owed(
+    here: &Here,
+    called: &'static Function,
+    event: usize,
+    given: &mut progress::Call,
+) -> Option<CUresult> {
     let last = LAST.load(Ordering::Acquire);
     if !called.effect().tells() {
         return None;
     }
     let is_owed_by_its_stream = given.is_owed_by_its_stream() && QUESTIONS.into_iter().any(|of| ptr::eq(of, called));
-    let is_owed_by_what_it_is_about = is_owed_by_its_stream || given.is_behind_unheard(here.heard());
+    let is_owed_by_what_it_is_about =
+        is_owed_by_its_stream || given.is_behind_unheard(here.heard(), a_graph_may_wait_for);
     let is_untold = here.told() < last;
     if !is_untold && !is_owed_by_what_it_is_about {
         return None;
@@ -102,7 +114,8 @@ pub(super) fn owed(here: &Here, called: &'static Function, given: &mut progress:
     let was_there = here.born() <= WHEN.load(Ordering::Acquire);
     let owes = descent.map_or_else(|| was_there || STRANGERS.load(Ordering::Acquire) < last, |of| of.owes(last));
     let has_to_be_told = is_untold && (owes || given.is_in_doubt(here.born()));
-    if has_to_be_told && given.may_be_unheard() {
+    // Another process that waits for the event would not be told.
+    if has_to_be_told && given.records_event() && shared::kind(event).is_none() {
         given.is_unheard();
         return None;
     }

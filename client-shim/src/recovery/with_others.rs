@@ -116,7 +116,7 @@ fn owed(here: &Here, called: &'static Function, patience: Duration) -> Option<CU
     let living = library::generation();
     here.arrive(living);
     let mut given = progress::begin(Effect::None, &Subject::default(), false, here.current(), here.passer.seat());
-    let of_recovery = || if living > 0 { told::owed(here, called, &mut given) } else { None };
+    let of_recovery = || if living > 0 { told::owed(here, called, 0, &mut given) } else { None };
     shared::owed(called.effect()).or_else(of_recovery)
 }
 

@@ -4,7 +4,7 @@
 //! The simulated server tells nobody but the culprit of a trap here, so whoever else goes on does so by its end.
 
 use super::replay::{events, is_whole};
-use super::spare::{IS_LEVEL, STANDS};
+use super::spare::{STANDS, level};
 use integration::lab::LIMIT;
 use integration::lab::process::{Finished, Process};
 use integration::lab::watch::wait_for;
@@ -242,7 +242,7 @@ fn asks_for_a_handle(subject: &Subject, has_copy_first: bool) {
     let process = Process::start(&mut command);
     wait(&sim, "a spare copy", || {
         let said = process.errors();
-        said.rfind(STANDS) > said.rfind(NONE) && (!has_copy_first || said.contains(IS_LEVEL))
+        said.rfind(STANDS) > said.rfind(NONE) && (!has_copy_first || level(&said).is_some())
     });
     fs::write(&go, "").expect("the folder is ours");
     Culprit { process, gate }.goes_on_alone(subject);

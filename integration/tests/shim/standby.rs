@@ -71,6 +71,14 @@ impl Scene {
         standby
     }
 
+    /// The predecessor ends by a signal, and its server stands still, so that there is no proof of rest.
+    fn predecessor_dies(&mut self) {
+        self.stop_server();
+        let pid = self.primary.pid();
+        self.primary.tell("abort");
+        assert!(ended_within(pid, LIMIT), "{pid} does not end");
+    }
+
     fn stop_server(&self) {
         kill(self.server, Signal::SIGSTOP).expect("it is ours");
     }
@@ -172,10 +180,7 @@ fn a_standby_that_dies_with_the_memory_mapped_is_followed_by_the_next_one() {
     once(|subject| {
         let mut scene = Scene::new(subject);
         let first = scene.standby(&[]);
-        scene.stop_server();
-        let pid = scene.primary.pid();
-        scene.primary.tell("abort");
-        assert!(ended_within(pid, LIMIT));
+        scene.predecessor_dies();
         scene.waits_until_mapped(&first, REGIONS);
         let second = scene.standby(&[]);
         first.kill_9();
@@ -193,10 +198,7 @@ fn a_daemon_that_is_killed_or_replaced_meanwhile_offers_anew_and_gives_all() {
         for signal in [Signal::SIGKILL, Signal::SIGUSR1] {
             let mut scene = Scene::new(subject);
             let standby = scene.standby(&[]);
-            scene.stop_server();
-            let pid = scene.primary.pid();
-            scene.primary.tell("abort");
-            assert!(ended_within(pid, LIMIT));
+            scene.predecessor_dies();
             scene.waits_until_mapped(&standby, REGIONS);
             let daemon = scene.sim.lab.running_daemon();
             kill(daemon, signal).expect("it is ours");
@@ -215,10 +217,7 @@ fn a_name_that_the_restarted_predecessor_takes_meanwhile_is_unmapped_and_waited_
     once(|subject| {
         let mut scene = Scene::new(subject);
         let standby = scene.standby(&[]);
-        scene.stop_server();
-        let pid = scene.primary.pid();
-        scene.primary.tell("abort");
-        assert!(ended_within(pid, LIMIT));
+        scene.predecessor_dies();
         scene.waits_until_mapped(&standby, REGIONS);
         // Of an earlier release: it adopts without a proof.
         let mut restarted = Heir::of(scene.sim.command("mps-vault-client", &[]));
@@ -259,10 +258,7 @@ fn memory_that_can_not_be_mapped_ahead_is_mapped_when_its_turn_has_come() {
         let mut scene = Scene::new(subject);
         let library = shim::with_steps().to_str().expect("a plain path").to_owned();
         let standby = scene.standby(&[("LD_PRELOAD", &library), ("MPS_SHIM_TEST_AT", "fail:map-ahead:1")]);
-        scene.stop_server();
-        let pid = scene.primary.pid();
-        scene.primary.tell("abort");
-        assert!(ended_within(pid, LIMIT));
+        scene.predecessor_dies();
         // With the news of the end the daemon has made the offer, which this one can't map.
         let is_left = |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|region| region["left_s"].is_number());
         wait(&scene.sim, "the end of its owner", || {
@@ -287,10 +283,7 @@ fn whoever_is_killed_at_any_step_of_mapping_ahead_nothing_is_lost_or_leaks() {
                 let variables = armed(victim, step, 1);
                 let more: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
                 let standby = scene.standby(&more);
-                scene.stop_server();
-                let pid = scene.primary.pid();
-                scene.primary.tell("abort");
-                assert!(ended_within(pid, LIMIT), "{context}");
+                scene.predecessor_dies();
                 strike(&scene.sim, standby.pid(), victim, step);
                 scene.server_goes_on();
                 if victim == Victim::Daemon {
@@ -310,10 +303,7 @@ fn a_standby_that_dies_when_it_has_given_an_offer_back_leaves_all_to_the_next() 
         let variables = armed(Victim::Program, WITHDRAWN, 1);
         let more: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let standby = scene.standby(&more);
-        scene.stop_server();
-        let pid = scene.primary.pid();
-        scene.primary.tell("abort");
-        assert!(ended_within(pid, LIMIT));
+        scene.predecessor_dies();
         scene.waits_until_mapped(&standby, REGIONS);
         let daemon = scene.sim.lab.running_daemon();
         kill(daemon, Signal::SIGKILL).expect("it is ours");

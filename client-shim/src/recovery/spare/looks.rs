@@ -114,7 +114,9 @@ enum Level {
     #[default]
     Behind,
     ButWhatChanges,
+    /// But for what kernels write to variables, which is known at rest only.
     All,
+    AllAtRest,
 }
 
 impl Followed {
@@ -207,7 +209,10 @@ pub(super) fn follow(followed: &mut Followed) {
                 is_settled && !is_stopped() && (is_to_settle || behind == 0) && followed.has(&seen) && !is_first;
             let level = match has_quiet {
                 false => Level::Behind,
-                true if followed.seen == seen && seen.graphs.are_all_quiet => Level::All,
+                true if followed.seen == seen && seen.graphs.are_all_quiet => match seen.values.is_still {
+                    true => Level::AllAtRest,
+                    false => Level::All,
+                },
                 true => Level::ButWhatChanges,
             };
             if std::mem::replace(&mut followed.level, level) != level && settings::lines_wanted() {
@@ -215,6 +220,7 @@ pub(super) fn follow(followed: &mut Followed) {
                     Level::Behind => {}
                     Level::ButWhatChanges => log::complain(format_args!("{HAS_ALL}, but for what goes on changing")),
                     Level::All => log::complain(format_args!("{HAS_ALL}")),
+                    Level::AllAtRest => log::complain(format_args!("{HAS_ALL}, which is at rest")),
                 }
             }
         }

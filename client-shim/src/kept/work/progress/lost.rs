@@ -17,16 +17,11 @@ use std::{
 use super::{Call, context_of, events, last_unheard};
 use crate::{
     cuda::{functions::Effect, names},
-    kept::{
-        account,
-        graphs::graphs,
-        shared,
-        work::{
-            counts::Mark,
-            hosts,
-            places::{self, LEGACY, Place, SHARED},
-            recorded,
-        },
+    kept::work::{
+        counts::Mark,
+        hosts,
+        places::{self, LEGACY, Place, SHARED},
+        recorded,
     },
     process::birth,
 };
@@ -74,10 +69,9 @@ impl Call {
         is_doubt() && ((looks_at_event && of_event()) || of_a_graph() || (!self.is_of_event() && of_stream()))
     }
 
-    /// Whether it puts an event behind what its thread takes for good, and may do so unheard. Another process that waits for the
-    /// event would not be told.
-    pub(crate) fn may_be_unheard(&self) -> bool {
-        self.effect == Effect::RecordsEvent && shared::kind(self.event).is_none()
+    /// Whether it puts an event behind what its thread takes for good.
+    pub(crate) fn records_event(&self) -> bool {
+        self.effect == Effect::RecordsEvent
     }
 
     /// It does, on a thread that has to be told.
@@ -86,8 +80,8 @@ impl Call {
     }
 
     /// Whether it is behind a record that is unheard, and later than this one: it waits for such an event or looks at it, or it
-    /// launches a graph, and one may wait for such an event.
-    pub(crate) fn is_behind_unheard(&self, heard: u64) -> bool {
+    /// launches a graph, and one may wait for such an event, of which `may_wait` is asked with their handles.
+    pub(crate) fn is_behind_unheard(&self, heard: u64, may_wait: impl FnOnce(&BTreeSet<usize>) -> bool) -> bool {
         if last_unheard() <= heard {
             return false;
         }
@@ -99,10 +93,7 @@ impl Call {
         }
         let unheard = events(|events| events.unheard_since(heard));
         let handles = unheard.into_iter().map(names::current_of).collect::<BTreeSet<_>>();
-        // One that cannot be described may wait for anything.
-        let may_wait =
-            || !account::living().is_empty() || graphs(|graphs| graphs.do_any_name(&handles)).unwrap_or(true);
-        !handles.is_empty() && may_wait()
+        !handles.is_empty() && may_wait(&handles)
     }
 
     /// Whether it is for the state of a stream that has lost functions of the host, and has told nobody yet.
