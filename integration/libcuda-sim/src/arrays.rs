@@ -10,8 +10,9 @@
 use crate::allocations::{Owner, Ranges};
 use crate::codes::{Code, Outcome};
 use crate::copies;
+use crate::tables::Table;
 use crate::vmm::{self, Allocation};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 /// What arrays begin at multiples of, and take multiples of, in bytes.
 pub(crate) const ALIGNMENT: usize = 64 << 10;
@@ -150,11 +151,11 @@ pub(crate) struct Texture {
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Arrays {
-    pub(crate) arrays: HashMap<usize, Array>,
-    pub(crate) mipmapped: HashMap<usize, Mipmapped>,
-    pub(crate) external: HashMap<usize, External>,
+    pub(crate) arrays: Table<usize, Array>,
+    pub(crate) mipmapped: Table<usize, Mipmapped>,
+    pub(crate) external: Table<usize, External>,
     /// By context and value.
-    pub(crate) textures: HashMap<(usize, u64), Texture>,
+    pub(crate) textures: Table<(usize, u64), Texture>,
     /// Values that were just destroyed, without MPS.
     resting: BTreeSet<(usize, u64)>,
 }

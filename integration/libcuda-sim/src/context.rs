@@ -4,10 +4,10 @@ use crate::codes::{Code, Outcome};
 use crate::driver::{Driver, Tables};
 use crate::mps::Link;
 use crate::stream::Stream;
+use crate::tables::Table;
 use crate::uvm::WildAccess;
 use sim_wire::fault::FaultKind;
 use sim_wire::rpc::{Command, Notice};
-use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,9 +37,9 @@ pub(crate) struct State {
     error: Option<Code>,
     is_destroyed: bool,
     /// By stream handle.
-    pub(crate) progress: HashMap<usize, Progress>,
+    pub(crate) progress: Table<usize, Progress>,
     /// By handle; 0 is the null stream.
-    pub(crate) streams: HashMap<usize, Arc<Stream>>,
+    pub(crate) streams: Table<usize, Arc<Stream>>,
 }
 
 impl State {

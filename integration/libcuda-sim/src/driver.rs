@@ -11,6 +11,7 @@ use crate::mps::{self, Link};
 use crate::pools::Pools;
 use crate::ptx::Module;
 use crate::stream::Event;
+use crate::tables::{Keys, Table};
 use crate::used::Used;
 use crate::uvm::{self, Descriptor};
 use crate::vmm::{self, Allocation};
@@ -19,7 +20,6 @@ use remps_proto::mps::client::PROCESS_CONTEXT;
 use sim_wire::fault;
 use sim_wire::hardware::{self, Device};
 use sim_wire::script::Script;
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -43,49 +43,49 @@ pub(crate) struct Library {
     /// Its text.
     pub(crate) image: Vec<u8>,
     /// Handles of its modules by context.
-    pub(crate) modules: HashMap<usize, usize>,
+    pub(crate) modules: Table<usize, usize>,
 }
 
 /// Everything that has a handle, and the rest that changes.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     /// Contexts by handle.
-    pub(crate) contexts: HashMap<usize, Arc<Context>>,
+    pub(crate) contexts: Table<usize, Arc<Context>>,
     /// Primary contexts by device ordinal.
-    pub(crate) primaries: HashMap<u32, Primary>,
+    pub(crate) primaries: Table<u32, Primary>,
     /// Modules by handle.
-    pub(crate) modules: HashMap<usize, Arc<Module>>,
+    pub(crate) modules: Table<usize, Arc<Module>>,
     /// Libraries by handle.
-    pub(crate) libraries: HashMap<usize, Library>,
+    pub(crate) libraries: Table<usize, Library>,
     /// Kernels of libraries by handle: library and name.
-    pub(crate) kernels: HashMap<usize, (usize, String)>,
+    pub(crate) kernels: Table<usize, (usize, String)>,
     /// Linkers that were begun and have not ended. They link nothing.
-    pub(crate) linkers: std::collections::HashSet<usize>,
+    pub(crate) linkers: Keys<usize>,
     /// Names of functions and kernels that were asked for, by handle.
-    pub(crate) names: HashMap<usize, std::ffi::CString>,
+    pub(crate) names: Table<usize, std::ffi::CString>,
     /// Graphs.
     pub(crate) graphs: Graphs,
     /// Functions by handle: module and name.
-    pub(crate) functions: HashMap<usize, (Arc<Module>, String)>,
+    pub(crate) functions: Table<usize, (Arc<Module>, String)>,
     /// Events by handle.
-    pub(crate) events: HashMap<usize, Arc<Event>>,
+    pub(crate) events: Table<usize, Arc<Event>>,
     /// Streams' contexts by stream handle, kept after the context is gone.
-    pub(crate) streams: HashMap<usize, usize>,
+    pub(crate) streams: Table<usize, usize>,
     /// Handles of functions of unloaded modules, of destroyed events and streams: a new one gets the latest, as from an allocator
     /// of objects.
     pub(crate) spare_functions: Vec<usize>,
     pub(crate) spare_events: Vec<usize>,
     pub(crate) spare_streams: Vec<usize>,
     /// Context-local storage by context and key: the value, and whom to call when the context ends.
-    pub(crate) storage: HashMap<(usize, usize), (usize, Option<Ended>)>,
+    pub(crate) storage: Table<(usize, usize), (usize, Option<Ended>)>,
     /// Limits that were set, by context and `CUlimit`.
-    pub(crate) context_limits: HashMap<(usize, usize), usize>,
+    pub(crate) context_limits: Table<(usize, usize), usize>,
     /// Attributes that were set, by stream, or context for its default stream, and number.
-    pub(crate) stream_attributes: HashMap<(usize, u32), [u64; 8]>,
+    pub(crate) stream_attributes: Table<(usize, u32), [u64; 8]>,
     /// VMM allocations by handle.
-    pub(crate) allocations: HashMap<usize, Allocation>,
+    pub(crate) allocations: Table<usize, Allocation>,
     /// Reserved address ranges: start and length.
-    pub(crate) reservations: HashMap<usize, usize>,
+    pub(crate) reservations: Table<usize, usize>,
     /// Mapped memory.
     pub(crate) ranges: Ranges,
     /// Arrays, textures and surfaces.
@@ -95,7 +95,7 @@ pub(crate) struct Tables {
     /// Bytes in use by device.
     pub(crate) used: Used,
     /// Pinned memory limit by device, 0 for none.
-    pub(crate) limits: HashMap<u32, u64>,
+    pub(crate) limits: Table<u32, u64>,
     /// What a new context gets instead, after an error that sticks to the process.
     forbidden: Option<Code>,
     /// What it will be if the server dies now.

@@ -8,7 +8,8 @@
 use crate::codes::{Code, Outcome};
 use crate::driver::{Driver, Tables};
 use crate::entry::capture::Begun;
-use std::collections::{BTreeMap, HashMap};
+use crate::tables::Table;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A launch of a kernel.
@@ -82,7 +83,7 @@ pub(crate) struct Graph {
     pub(crate) nodes: Vec<usize>,
     pub(crate) edges: Vec<Edge>,
     /// By node of what it was cloned from, the node in it.
-    pub(crate) origins: HashMap<usize, usize>,
+    pub(crate) origins: Table<usize, usize>,
 }
 
 /// A node.
@@ -118,13 +119,13 @@ pub(crate) struct Capture {
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Graphs {
-    pub(crate) graphs: HashMap<usize, Graph>,
-    pub(crate) nodes: HashMap<usize, Node>,
-    pub(crate) executables: HashMap<usize, Vec<Step>>,
+    pub(crate) graphs: Table<usize, Graph>,
+    pub(crate) nodes: Table<usize, Node>,
+    pub(crate) executables: Table<usize, Vec<Step>>,
     /// By stream.
-    pub(crate) captures: HashMap<usize, Capture>,
+    pub(crate) captures: Table<usize, Capture>,
     /// Events that were recorded in a capture: its graph, and after which nodes.
-    pub(crate) events: HashMap<usize, (usize, Vec<usize>)>,
+    pub(crate) events: Table<usize, (usize, Vec<usize>)>,
 }
 
 impl Graphs {
@@ -204,7 +205,7 @@ impl Driver {
         let Graph { nodes, edges, .. } = tables.graphs.graph(original)?.clone();
         let copy = self.new_handle();
         tables.graphs.graphs.insert(copy, Graph::default());
-        let mut origins = HashMap::new();
+        let mut origins = Table::default();
         for node in nodes {
             let Node { task, attributes, .. } = tables.graphs.node(node)?.clone();
             let task = if let Task::Child(child) = task { Task::Child(self.clone_graph(tables, child)?) } else { task };

@@ -44,6 +44,7 @@ mod mps;
 mod pools;
 mod ptx;
 mod stream;
+mod tables;
 mod used;
 mod uvm;
 mod variables;

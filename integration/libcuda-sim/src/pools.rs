@@ -5,7 +5,7 @@
 
 use crate::codes::{Code, Outcome};
 use crate::copies::first_handle;
-use std::collections::HashMap;
+use crate::tables::Table;
 
 /// Handles of default pools are between those of primary contexts and all others.
 const FIRST_DEFAULT: usize = 0x8_0000;
@@ -25,19 +25,19 @@ pub(crate) struct Pool {
     used: usize,
     high: usize,
     /// Of attributes that were set.
-    settings: HashMap<u32, u64>,
+    settings: Table<u32, u64>,
     /// What other devices may do, by ordinal.
-    access: HashMap<u32, u32>,
+    access: Table<u32, u32>,
 }
 
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Pools {
-    by_handle: HashMap<usize, Pool>,
+    by_handle: Table<usize, Pool>,
     /// By device, if it is not the default one.
-    current: HashMap<u32, usize>,
+    current: Table<u32, usize>,
     /// Of each piece of memory: its pool and bytes.
-    of: HashMap<usize, (usize, usize)>,
+    of: Table<usize, (usize, usize)>,
 }
 
 impl Pools {

@@ -1,21 +1,21 @@
 //! How much memory of each GPU the process has, told to whoever looks at its UVM descriptor.
 
+use crate::tables::Table;
 use sim_wire::uvm::set_memory;
-use std::collections::HashMap;
 use std::fs::File;
 use std::sync::Arc;
 
 /// Bytes in use by device.
 #[derive(Debug, Default)]
 pub(crate) struct Used {
-    bytes: HashMap<u32, u64>,
+    bytes: Table<u32, u64>,
     told_to: Option<Arc<File>>,
 }
 
 impl Used {
     /// Nothing in use, told to this address space.
     pub(crate) fn new(space: Arc<File>) -> Self {
-        Self { bytes: HashMap::new(), told_to: Some(space) }
+        Self { bytes: Table::default(), told_to: Some(space) }
     }
 
     /// Of one device.

@@ -6,7 +6,7 @@ use crate::codes::{Code, Outcome};
 use crate::contexts::current;
 use crate::driver::{Library, driver};
 use crate::ptx::Module;
-use std::collections::HashMap;
+use crate::tables::Table;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ entry_points! {
         let image = read_image(&image)?;
         Module::parse(&image, 0)?;
         let number = driver()?.new_handle();
-        driver()?.tables().libraries.insert(number, Library { image, modules: HashMap::new() });
+        driver()?.tables().libraries.insert(number, Library { image, modules: Table::default() });
         handle.put(number)
     }
 

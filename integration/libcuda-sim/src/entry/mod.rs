@@ -23,12 +23,12 @@ mod transfer;
 mod values;
 mod virtual_memory;
 
-use std::collections::HashMap;
+use crate::tables::Table;
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
 /// Addresses by exported name.
-struct Functions(HashMap<&'static str, *const c_void>);
+struct Functions(Table<&'static str, *const c_void>);
 
 #[expect(unsafe_code, reason = "the addresses are of functions, which all threads may call")]
 // SAFETY: a function's address is a number that never changes.
