@@ -15,9 +15,24 @@ const SPARE_SHARE: u64 = 5_000;
 const LONG_SHARE: u64 = 1_000_000;
 
 fn checked(subject: &Subject, replay: &str, arguments: &[&str]) -> (Finished, Vec<Value>) {
-    // The simulated driver tells of a program's own faults at once, since nobody looks at how late it does.
+    checked_by(&simulated(subject, &[]), replay, arguments)
+}
+
+/// The simulated driver tells of a program's own faults at once, since nobody looks at how late it does.
+fn simulated(subject: &Subject, more: &[(&str, &str)]) -> Sim {
     let at_once = [("MPS_SIM_DEVICES", "2"), ("MPS_SIM_OWN_FAULT_MS", "0"), ("MPS_SIM_OWN_MEMORY_FAULT_MS", "0")];
-    let sim = Sim::new(subject, &at_once);
+    Sim::new(subject, &[&at_once, more].concat())
+}
+
+/// The same for one program.
+fn program(subject: &Subject, program: &str, more: &[(&str, &str)]) -> (Finished, Vec<Value>) {
+    let sim = simulated(subject, more);
+    let file = sim.lab.pipe_dir().join("program.json");
+    std::fs::create_dir_all(sim.lab.pipe_dir()).and_then(|()| std::fs::write(&file, program)).expect("a file");
+    checked_by(&sim, "in-place", &["--program", file.to_str().expect("a name"), "--shrinkings", "0"])
+}
+
+fn checked_by(sim: &Sim, replay: &str, arguments: &[&str]) -> (Finished, Vec<Value>) {
     let mut command = shim::recording(sim.command("mps-checker", arguments));
     command.env("MPS_SHIM_REPLAY", replay).env_remove("MPS_SHIM_REPORT");
     // Without a daemon a spare copy stands where the program does, on the GPU itself.
@@ -35,6 +50,39 @@ fn programs_that_have_shown_a_mistake_show_it_no_more() {
         assert!(!cases.is_empty(), "{subject}: {finished:?}");
         let wrong: Vec<_> = cases.iter().filter(|case| !case["found"].is_null()).collect();
         assert!(wrong.is_empty(), "{subject}: {wrong:#?}");
+    });
+}
+
+/// Its function of the host is done when the launch fails, and once more by the program, which makes the failed call again: it
+/// was told, and that memory is in doubt.
+const TORN: &str = r#"{"ops": [
+    {"thread": 0, "what": {"MakeStream": {"stream": 0, "device": 0, "is_blocking": false}}},
+    {"thread": 0, "what": {"Allocate": {"block": 0, "device": 0, "memory": "Device"}}},
+    {"thread": 0, "what": {"Allocate": {"block": 1, "device": 0, "memory": "Pinned"}}},
+    {"thread": 0, "what": {"HostWrite": {"to": {"block": 1, "first": 0}, "cells": 4, "key": 3}}},
+    {"thread": 0, "what": {"MakeGraph": {"graph": 0, "stream": 0, "is_captured": false, "nodes": [
+        {"Call": {"to": {"block": 1, "first": 3}, "cells": 1, "key": 5}},
+        {"Set": {"to": {"block": 0, "first": 0}, "cells": 4, "key": 7}}
+    ]}}},
+    {"thread": 0, "what": {"SyncContext": {"device": 0}}},
+    {"thread": 0, "what": {"LaunchGraph": {"graph": 0, "on": {"Null": 0}}}},
+    {"thread": 0, "what": {"SyncContext": {"device": 0}}},
+    {"thread": 0, "what": {"HostRead": {"from": {"block": 1, "first": 0}, "cells": 4}}},
+    {"thread": 0, "what": "ReadAll"}
+]}"#;
+
+#[test]
+fn what_a_torn_launch_of_a_graph_does_twice_is_in_doubt() {
+    once(|subject| {
+        // The second launch is that of the disturbed run.
+        let (finished, lines) = program(subject, TORN, &[("MPS_SIM_TEAR_AT", "1:cuGraphLaunch:2")]);
+        let end = lines.iter().find(|line| line["event"] == "end").unwrap_or_else(|| panic!("{subject}: {finished:?}"));
+        assert_eq!(
+            (&end["recoveries"], &end["clean"], &end["errors"]),
+            (&1.into(), &0.into(), &1.into()),
+            "{subject}: {end}"
+        );
+        assert_eq!(finished.code, Some(0), "{subject}: {finished:?}");
     });
 }
 

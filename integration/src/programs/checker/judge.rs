@@ -6,7 +6,8 @@
 //! 1. It is that of the undisturbed run, or
 //! 2. it *may* be lost: a cell of memory is in doubt if work that writes it was not proven to be done when the driver's
 //!    copy died (by a success of a wait, or of a question, or by the library, which says that no stream has lost
-//!    anything), if it is a variable of a module and the library has said that
+//!    anything), if it was to be written by the launch of a graph that the loss has made fail, of which some may be done
+//!    (any other call that fails has done nothing), if it is a variable of a module and the library has said that
 //!    modules began anew, or if it was made of such a cell by work that came after; and it is in doubt until all of it is
 //!    written with what is not. And
 //! 3. the thread that uses it *was told*: a call of its own, made after the loss, has answered with an error, and one
@@ -145,7 +146,7 @@ impl Judge {
     }
 
     /// Looks whether there was a recovery, which puts in doubt what was open; `under_way` is an operation whose calls
-    /// it may have met.
+    /// it may have met, or whose call was where it was noticed.
     pub(super) fn look(&mut self, plan: &Plan, under_way: Option<usize>) {
         let recovered = api::recovered().unwrap_or_default();
         if recovered.count == self.last.count {
@@ -156,7 +157,8 @@ impl Judge {
         self.by_spare += usize::from(api::is_by_spare());
         let since = self.now();
         let mut lost = std::mem::take(&mut self.open);
-        under_way.filter(|_| self.is_sudden).into_iter().for_each(|at| lost.insert(at));
+        let may_be_torn = |at: &usize| self.is_sudden || plan.steps[*at].as_ref().is_some_and(|step| step.is_many);
+        under_way.filter(may_be_torn).into_iter().for_each(|at| lost.insert(at));
         // Where no stream has lost anything, the library has seen all of it done: what an earlier loss has left there is
         // still that one's, of which its threads were told.
         if recovered.lost_streams == 0 {

@@ -56,7 +56,7 @@ impl Planner {
         }
         let effects: Vec<Effect> = found.nodes.iter().map(|node| self.effect(node, device)).collect::<Option<_>>()?;
         self.give(at, thread, on, &effects)?;
-        Some(Step { effects, is_work: true, device, ..Step::default() })
+        Some(Step { effects, is_work: true, is_many: true, device, ..Step::default() })
     }
 
     /// Whether a graph's memory is still what it was made with.

@@ -54,6 +54,8 @@ pub(in super::super) struct Step {
     pub(in super::super) effects: Vec<Effect>,
     /// Goes on after the call.
     pub(in super::super) is_work: bool,
+    /// Its call gives the GPU one thing after the other, so one that fails may have given some.
+    pub(in super::super) is_many: bool,
     /// What its success proves to be done.
     pub(in super::super) proves: Ops,
     /// What is proven on the way there, device by device.
