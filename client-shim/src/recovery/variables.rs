@@ -12,9 +12,13 @@
 //! capture has just begun would break it.
 #![expect(unsafe_code, reason = "calls the driver, and a C function that is exported")]
 
+mod copies;
+
+pub(super) use copies::find;
+
 use std::{
-    collections::BTreeMap,
-    ffi::{c_int, c_void},
+    ffi::c_int,
+    fmt,
     sync::{
         Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicBool, Ordering},
@@ -23,22 +27,22 @@ use std::{
     time::{Duration, Instant},
 };
 
+use copies::Read;
+
 use super::{is_armed, steps};
 use crate::{
     cuda::{
         arguments::Subject,
         belongings,
         functions::Effect,
-        gate, library, names,
-        result::CUresult,
-        threads,
-        types::{CUcontext, CUlibrary, CUmodule, CUstream, Key as _},
+        gate, library, names, threads,
+        types::{CUcontext, CUstream},
     },
     kept::{
         self,
         code::{
             reading,
-            still::{MOST_BYTES, Name, Still, Wanted},
+            still::{Still, Wanted},
         },
         work::progress,
     },
@@ -60,8 +64,6 @@ const MOMENT: Duration = Duration::from_millis(1);
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: u32 = 2;
-/// `CU_STREAM_NON_BLOCKING`.
-const NON_BLOCKING: u32 = 1;
 
 /// Held by whoever looks. Whether nobody may any more, since the process ends.
 static LOOKING: Mutex<bool> = Mutex::new(false);
@@ -71,96 +73,45 @@ fn looking() -> MutexGuard<'static, bool> {
     LOOKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where a variable is and how long, with its context current.
-pub(super) fn find(name: &Name) -> Result<(usize, usize), CUresult> {
-    let (mut address, mut bytes) = (0, 0);
-    let (into, length) = (&raw mut address, &raw mut bytes);
-    let answer = if name.is_of_library {
-        driver!(library::cuLibraryGetGlobal(into, length, CUlibrary(name.of), name.name.as_ptr()))
-    } else {
-        driver!(module::cuModuleGetGlobal_v2(into, length, CUmodule(name.of), name.name.as_ptr()))
-    };
-    if !answer.is_success() {
-        return Err(answer);
-    }
-    usize::try_from(address).map(|address| (address, bytes)).map_err(|_| CUresult::CUDA_ERROR_UNKNOWN)
+/// Why variables were not read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Hindrance {
+    /// The thread is in a call of the driver's.
+    Inside,
+    /// An exchange of the driver is under way.
+    Exchange,
+    /// Work is under way, was given meanwhile, or is being captured.
+    Work,
+    /// A module, a library or a context ends, or was made or ended meanwhile.
+    Ending,
+    /// The driver has refused a call.
+    Driver,
+    /// The process ends, or cannot be recovered.
+    End,
 }
 
-/// What was read, and of which modules and libraries not everything could be.
-type Read = (Vec<(Name, Vec<u8>)>, Vec<(usize, String)>);
-
-/// A variable that is to be read: its name, its module or library, its address and length.
-type Found = (Name, usize, usize, usize);
-
-/// Reads variables of the current context; `None` if the driver refuses.
-fn read_in_context(found: &mut [Found]) -> Option<Vec<(Name, Vec<u8>)>> {
-    found.sort_unstable_by_key(|(_, _, address, _)| *address);
-    let mut stream = CUstream(0);
-    if !driver!(stream::cuStreamCreate(&raw mut stream, NON_BLOCKING)).is_success() {
-        return None;
+impl fmt::Display for Hindrance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Inside => "the thread is in a call of the driver's",
+            Self::Exchange => "the driver is being exchanged",
+            Self::Work => "the program has work that is not known to be done",
+            Self::Ending => "modules or contexts change",
+            Self::Driver => "the driver has refused",
+            Self::End => "the process ends",
+        })
     }
-    let copy = |bytes: &mut [u8], address: usize| {
-        let place = bytes.as_mut_ptr().cast::<c_void>();
-        let given = driver!(copy::cuMemcpyDtoHAsync_v2(place, address.key(), bytes.len(), stream));
-        let done = driver!(stream::cuStreamSynchronize(stream));
-        given.is_success() && done.is_success()
-    };
-    let mut read = Vec::new();
-    let mut is_read = true;
-    // Those that touch in one call, since a call is what costs.
-    for run in found.chunk_by(|(_, _, address, size), (_, _, next, _)| address + size == *next) {
-        let Some((_, _, start, _)) = run.first() else { continue };
-        let mut bytes = vec![0; run.iter().map(|(.., size)| size).sum()];
-        let is_together = copy(&mut bytes, *start);
-        for (name, _, address, size) in run {
-            let part = &mut bytes[address - start..][..*size];
-            is_read &= is_together || copy(part, *address);
-            read.push((name.clone(), part.to_vec()));
-        }
-    }
-    let is_ended = driver!(stream::cuStreamDestroy_v2(stream)).is_success();
-    (is_read && is_ended).then_some(read)
-}
-
-/// Reads all that is wanted; `None` if the driver refuses.
-fn read(wanted: &Wanted) -> Option<Read> {
-    let (mut all, mut missing, mut total) = (Vec::new(), Vec::new(), 0_usize);
-    let mut by_context: BTreeMap<usize, Vec<(&Name, usize)>> = BTreeMap::new();
-    for (name, owner) in &wanted.variables {
-        by_context.entry(name.context).or_default().push((name, *owner));
-    }
-    for (context, names) in by_context {
-        if !driver!(context::cuCtxPushCurrent_v2(CUcontext(context))).is_success() {
-            return None;
-        }
-        let mut found = Vec::new();
-        for (name, owner) in names {
-            match find(name) {
-                Ok((address, size)) if size > 0 && total.saturating_add(size) <= MOST_BYTES => {
-                    total += size;
-                    found.push((name.clone(), owner, address, size));
-                }
-                Ok((_, 0)) => {}
-                Ok(_) => missing.push((owner, "more variables than are read".to_owned())),
-                Err(_) => missing.push((owner, format!("variable {} is not found", name.name.to_string_lossy()))),
-            }
-        }
-        let read = read_in_context(&mut found);
-        let mut popped = CUcontext(0);
-        let is_popped = driver!(context::cuCtxPopCurrent_v2(&raw mut popped)).is_success();
-        all.extend(read.filter(|_| is_popped)?);
-    }
-    Some((all, missing))
 }
 
 /// Reads variables, if nothing runs and nothing begins meanwhile. Whether a neighbour's fault would go unnoticed from now
 /// on, until the next piece of work.
-fn look() -> bool {
+fn look() -> Result<bool, Hindrance> {
+    let begun = Instant::now();
     threads::here(|here| {
         if here.passer.is_inside() {
-            return false;
+            return Err(Hindrance::Inside);
         }
-        let Some(_pass) = gate::enter(&here.passer, PATIENCE) else { return false };
+        let _pass = gate::enter(&here.passer, PATIENCE).ok_or(Hindrance::Exchange)?;
         here.arrive(library::generation());
         let given = progress::given();
         let is_at_rest =
@@ -176,32 +127,40 @@ fn look() -> bool {
             Some((contexts.ok()?, found.ok()?))
         };
         if !is_at_rest() {
-            return false;
+            return Err(Hindrance::Work);
         }
         // What is found from here on is there until it is read.
-        let Some(_all_stays) = reading::nothing_ends() else { return false };
-        let Some((contexts, (known, recipes, changes))) = survey() else { return false };
+        let _all_stays = reading::nothing_ends().ok_or(Hindrance::Ending)?;
+        let (contexts, (known, recipes, changes)) = survey().ok_or(Hindrance::Inside)?;
         // Nothing was given, made or ended since the last look.
         if let Some(is_whole) = known {
-            return is_whole;
+            return Ok(is_whole);
         }
         let wanted = Wanted::of(&recipes, &contexts);
         drop(recipes);
         let mut mode = RELAXED;
         let _not_of_this_release = driver!(stream::cuThreadExchangeStreamCaptureMode(&raw mut mode));
-        let read = read(&wanted);
+        let read = copies::read(&wanted);
         let _not_of_this_release = driver!(stream::cuThreadExchangeStreamCaptureMode(&raw mut mode));
-        let Some((variables, missing)) = read.filter(|_| is_at_rest()) else { return false };
+        let Read { variables, missing, calls } = read.ok_or(Hindrance::Driver)?;
+        if !is_at_rest() {
+            return Err(Hindrance::Work);
+        }
         let bytes: usize = variables.iter().map(|(_, bytes)| bytes.len()).sum();
         let count = variables.len();
         let still = wanted.read(given, variables, missing);
         let missing = still.missing().len();
         let is_whole = still.is_whole();
-        let is_current = kept::recipes(|recipes| recipes.is_still(still, changes)).unwrap_or(false);
-        if is_current && settings::lines_wanted() {
-            log::complain(format_args!("at rest: {count} variables of {bytes} bytes were read, {missing} modules not"));
+        if !kept::recipes(|recipes| recipes.is_still(still, changes)).unwrap_or(false) {
+            return Err(Hindrance::Ending);
         }
-        is_current && is_whole
+        if settings::lines_wanted() {
+            let taken = begun.elapsed().as_millis();
+            log::complain(format_args!(
+                "at rest: {count} variables of {bytes} bytes were read in {taken} ms by {calls} calls, {missing} modules not"
+            ));
+        }
+        Ok(is_whole)
     })
 }
 
@@ -231,10 +190,10 @@ pub(super) fn ask_busy_streams() {
 }
 
 /// The same, where streams have been asked before.
-fn rest() -> bool {
+fn rest() -> Result<bool, Hindrance> {
     let is_over = looking();
     if *is_over || !is_armed() {
-        return false;
+        return Err(Hindrance::End);
     }
     ask_streams();
     look()
@@ -286,7 +245,13 @@ fn look_again_and_again() {
             (last, since, pause) = (now, Instant::now(), BETWEEN_LOOKS);
         } else if looked_at != Some((now, changes)) && since.elapsed() >= QUIET {
             let begun = Instant::now();
-            let is_done = rest();
+            let found = rest();
+            let is_done = found == Ok(true);
+            if let Err(why) = found
+                && settings::lines_wanted()
+            {
+                log::complain(format_args!("variables not read: {why} ({} ms)", begun.elapsed().as_millis()));
+            }
             // One that has done nothing is tried again, ever later.
             looked_at = is_done.then_some((now, changes));
             let longest = if is_done { BETWEEN_LOOKS } else { (pause * 2).min(LONGEST) };
@@ -304,5 +269,5 @@ fn look_again_and_again() {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, expect(dead_code, reason = "called from outside"))]
 extern "C" fn mps_shim_rest() -> c_int {
-    c_int::from(is_armed() && unpanicked(rest).unwrap_or(false))
+    c_int::from(is_armed() && unpanicked(rest) == Some(Ok(true)))
 }
