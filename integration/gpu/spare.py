@@ -10,6 +10,7 @@ import re
 import subprocess
 import time
 
+import hangs
 import replay
 from bench import Failed, until
 from faults import NO_QUARANTINE, configured
@@ -62,12 +63,18 @@ def faults(ours, library, way, victims, kinds, is_at_once=False):
     total = total_ms(recoveries)
     after = {kind: [one["total_us"] / 1000 for own in found for one, of in zip(own, kinds) if of == kind] for kind in dict.fromkeys(kinds)}
     by_kind = {f"after {kind}, ms": spread_to_p99(times) for kind, times in after.items()}
+    steps = steps_of(way, recoveries)
+    return {"recovered, bit-exact": f"{len(total)} of {len(total)}", "error to gate, ms": spread_to_p99(total), **by_kind, **steps}
+
+
+def steps_of(way, recoveries):
+    """What the time went to, and the recoveries that took most of it."""
     steps = {f"{step}, ms": spread([one["steps_us"][step] / 1000 for one in recoveries]) for step in STEPS}
     if way != COLD:
         steps |= {f"switch: {part}, ms": spread([one["switch_us"][part] / 1000 for one in recoveries]) for part in SWITCH}
         steps["calls of the spare copy"] = spread([one["calls"] for one in recoveries])
         steps |= longest(recoveries)
-    return {"recovered, bit-exact": f"{len(total)} of {len(total)}", "error to gate, ms": spread_to_p99(total), **by_kind, **steps}
+    return steps
 
 
 def switches(ours, library, count, tell):
@@ -134,10 +141,12 @@ def models(ours, library, way, victims, kinds):
         found = beside(programs, daemon, way, kinds)
     is_by_the_spare(way, list(itertools.chain.from_iterable(found)))
     own = found[:-1] if victims > 1 else found
-    large = total_ms(itertools.chain.from_iterable(own))
-    result = {"recovered, bit-exact": f"{sum(map(len, found))} of {victims * len(kinds)}", "8 GiB: error to gate, ms": spread_to_p99(large)}
+    large = list(itertools.chain.from_iterable(own))
+    result = {"recovered, bit-exact": f"{sum(map(len, found))} of {victims * len(kinds)}", "8 GiB: error to gate, ms": spread_to_p99(total_ms(large))}
+    result |= {f"8 GiB: {name}": value for name, value in steps_of(way, large).items()}
     if victims > 1:
         result["PyTorch: error to gate, ms"] = spread_to_p99(total_ms(found[-1]))
+        result |= {f"PyTorch: {name}": value for name, value in steps_of(way, found[-1]).items()}
     return result
 
 
