@@ -31,7 +31,7 @@ use crate::core::effect::Turn;
 use crate::core::events::{FuneralEnd, JournalEvent};
 use crate::core::evidence::{End, ProcessKey};
 use crate::core::facts::FuneralFacts;
-use crate::core::ids::{Pid, ServerEpoch, Uid};
+use crate::core::ids::{Pid, ServerEpoch};
 use crate::core::servers::Clientele as _;
 use crate::core::servers::server::{Server, ServerState};
 use core::time::Duration;
@@ -259,12 +259,6 @@ impl Core {
         if self.faults.funerals.values().filter(|funeral| funeral.process.server == server).count() >= MANY_DEAD {
             self.taint(server, Cause::DeadClient);
         }
-    }
-
-    /// Whose copies are held: of a client that lives or is mourned, its user and its server.
-    pub(crate) fn home_of(&self, key: ProcessKey) -> Option<(Uid, ServerEpoch)> {
-        let process = self.clients.known(key).or_else(|| Some(&self.faults.funerals.get(&key)?.process))?;
-        Some((process.uid, process.server))
     }
 
     /// How long copies are kept after a sudden death; `None` is not at all.

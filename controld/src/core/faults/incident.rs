@@ -291,35 +291,6 @@ impl Core {
         self.turn.record(JournalEvent::FaultSign { incident, server: pid, uid, domain, witness, names, text });
     }
 
-    /// The server of an incident is known to be lost.
-    pub(super) fn confirm_incident(&mut self, epoch: ServerEpoch) {
-        let window = self.turn.policy.constants.evidence_window;
-        let Some(incident) = self.faults.incidents.get_mut(&epoch) else {
-            return;
-        };
-        if incident.is_confirmed {
-            return;
-        }
-        incident.is_confirmed = true;
-        incident.ask_at = None;
-        incident.judge_at = Some(self.turn.now + window);
-        let (id, testimonies) = (incident.id, incident.testimonies.clone());
-        self.note_clients(epoch);
-        for testimony in &testimonies {
-            self.record_sign(epoch, id, testimony);
-        }
-        self.judge_named(epoch);
-        self.judge_by_self_report(epoch);
-    }
-
-    /// The server that was meant is known: it is lost.
-    pub(super) fn judge_named(&mut self, epoch: ServerEpoch) {
-        let confirmed = self.faults.incidents.get(&epoch).filter(|incident| incident.is_confirmed);
-        for process in confirmed.map(|incident| incident.certain.clone()).unwrap_or_default() {
-            self.judge_certain(epoch, process);
-        }
-    }
-
     /// Goes on with an incident of an earlier daemon, which has given no verdict on it.
     pub(in crate::core) fn restore_incident(&mut self, epoch: ServerEpoch, id: u64) {
         let now = self.turn.now;

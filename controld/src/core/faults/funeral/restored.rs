@@ -1,4 +1,5 @@
-//! Funerals across the daemon's end: what a successor must know of them, and how it goes on with them.
+//! Funerals across the daemon's end: what a successor must know of them and of whose they are, and how it goes on with
+//! them.
 
 use super::Funeral;
 use crate::core::Core;
@@ -66,5 +67,11 @@ impl Core {
     /// The dead whose copies are held, until when, and whether their work counts as endless.
     pub(crate) fn mourned(&self) -> Vec<(ProcessKey, Option<Duration>, bool)> {
         self.faults.funerals.iter().map(|(key, funeral)| (*key, funeral.act_at, funeral.is_endless)).collect()
+    }
+
+    /// Whose copies are held: of a client that lives or is mourned, its user and its server.
+    pub(crate) fn home_of(&self, key: ProcessKey) -> Option<(Uid, ServerEpoch)> {
+        let process = self.clients.known(key).or_else(|| Some(&self.faults.funerals.get(&key)?.process))?;
+        Some((process.uid, process.server))
     }
 }
