@@ -213,3 +213,11 @@ pub fn find_event(output: &str, event: &str) -> Option<Value> {
 pub fn error_of(finished: &Finished) -> Option<u64> {
     find_event(&finished.stdout_text(), "error")?.get("code")?.as_u64()
 }
+
+/// Waits until this is so on a bench.
+///
+/// # Panics
+/// When it does not become so in time.
+pub fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
+    wait_for(sim.lab.dir(), sim.lab.log_dir(), LIMIT, what, fact);
+}

@@ -2,11 +2,10 @@
 //! and what a dead copy of the driver had is given back.
 
 use integration::lab::process::{Finished, Process, run};
-use integration::lab::watch::wait_for;
 use integration::lab::{LIMIT, VERY_PATIENT};
 use integration::shim;
 use integration::shim::heir::Heir;
-use integration::sim::{Sim, error_of, held};
+use integration::sim::{Sim, error_of, held, wait};
 use integration::under_test::{Subject, once};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -35,10 +34,6 @@ fn replaying(sim: &Sim, who: &str, arguments: &[&str]) -> Command {
 fn events(output: &str, event: &str) -> Vec<Value> {
     let parsed = output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     parsed.filter(|line| line["event"] == event).collect()
-}
-
-fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
-    wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, fact);
 }
 
 /// A bench whose servers stay after a fault as long as they have clients, and whose daemon waits for what tells of it for

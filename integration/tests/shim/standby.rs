@@ -10,10 +10,9 @@ use super::steps::is_succeeded;
 use integration::lab::LIMIT;
 use integration::lab::half_dead::HalfDead;
 use integration::lab::process::ended_within;
-use integration::lab::watch::wait_for;
 use integration::shim;
 use integration::shim::heir::Heir;
-use integration::sim::Sim;
+use integration::sim::{Sim, wait};
 use integration::under_test::{Subject, once};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -31,10 +30,6 @@ const REGIONS: usize = 2;
 pub(super) const MAPPING: [&str; 2] = ["offer-answered", "offer-mapped"];
 /// Of one to which that is offered no more.
 pub(super) const WITHDRAWN: &str = "offer-withdrawn";
-
-fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
-    wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, fact);
-}
 
 /// Pieces of GPU memory that a process has mapped.
 fn mapped(pid: Pid) -> usize {

@@ -9,10 +9,9 @@ mod recovery;
 
 use integration::lab::LIMIT;
 use integration::lab::process::ended_within;
-use integration::lab::watch::wait_for;
 use integration::shim;
 use integration::shim::heir::Heir;
-use integration::sim::{Sim, error_of};
+use integration::sim::{Sim, error_of, wait};
 use integration::under_test::{Subject, once};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -64,10 +63,6 @@ fn started(subject: &Subject) -> Sim {
     let sim = Sim::new(subject, &[TAKES_MEMORY_FILES]);
     sim.lab.start(&[]);
     sim
-}
-
-fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
-    wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, fact);
 }
 
 /// Has the step taken: the variables for the program.

@@ -2,8 +2,7 @@
 
 use integration::lab::LIMIT;
 use integration::lab::process::Process;
-use integration::lab::watch::wait_for;
-use integration::sim::{Sim, error_of, find_event, held};
+use integration::sim::{Sim, error_of, find_event, held, wait};
 use integration::under_test::{Subject, for_each, only_ours};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -24,10 +23,6 @@ fn bench(subject: &Subject, config: &str) -> Sim {
     sim.config(config);
     sim.lab.start(&[]);
     sim
-}
-
-fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
-    wait_for(sim.lab.dir(), sim.lab.log_dir(), LIMIT, what, fact);
 }
 
 fn error_so_far(process: &Process) -> Option<u64> {
