@@ -3,16 +3,12 @@
 
 use integration::lab::LIMIT;
 use integration::lab::process::Process;
-use integration::sim::{Sim, error_of, find_event, held, wait};
+use integration::sim::{Sim, error_of, find_event, held, is_unharmed, wait};
 use integration::under_test::{for_each, subjects};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use sim_wire::uvm::{self, Kind};
 use std::fs::File;
-
-fn error_so_far(process: &Process) -> Option<u64> {
-    find_event(&process.output(), "error")?.get("code")?.as_u64()
-}
 
 /// A client in a kernel that ends when the test says so, and its busy word.
 fn in_kernel(sim: &Sim) -> (Process, File) {
@@ -26,14 +22,6 @@ fn in_kernel(sim: &Sim) -> (Process, File) {
 /// A client that works on and on, and often says so.
 fn bystander(sim: &Sim) -> Process {
     sim.start("mps-bystander", &["--every-ms", "50"], "ready")
-}
-
-/// Waits until a bystander has worked for longer than a fault takes to reach it.
-fn is_unharmed(sim: &Sim, process: &Process) {
-    let lines = || process.output().matches("progress").count();
-    let before = lines();
-    wait(sim, "the bystander goes on", || lines() >= before + 3 || error_so_far(process).is_some());
-    assert_eq!(error_so_far(process), None, "{}", process.output());
 }
 
 /// `mps-witness` that keeps the client's copies until it is waited for.
