@@ -1,6 +1,7 @@
 //! The daemon's word: a program that makes no call is recovered before its next one, a culprit is told from a bystander,
 //! and what a dead copy of the driver had is given back.
 
+use integration::lab::escrow::TAKES_MEMORY_FILES;
 use integration::lab::process::{Finished, Process, run};
 use integration::lab::{LIMIT, VERY_PATIENT};
 use integration::shim;
@@ -140,7 +141,7 @@ fn threads_and_sockets(pid: Pid) -> (usize, usize) {
 #[test]
 fn a_program_has_one_thread_and_one_socket_for_the_daemon_whatever_they_are_for() {
     once(|subject| {
-        let sim = Sim::started(subject, &[("MPS_TEST_VAULT_MEMFD", "1")]);
+        let sim = Sim::started(subject, &[TAKES_MEMORY_FILES]);
         let arguments = ["--idle", "--recoveries", "1", "--seconds", "600"];
         let alone = Process::start(&mut shim::recording(sim.command("mps-replay-probe", &arguments)));
         sim.wait_event(&alone, "ready");

@@ -8,6 +8,7 @@ mod deaths;
 
 use super::steps::is_succeeded;
 use integration::lab::LIMIT;
+use integration::lab::escrow::TAKES_MEMORY_FILES;
 use integration::lab::half_dead::HalfDead;
 use integration::lab::process::ended_within;
 use integration::shim;
@@ -19,8 +20,6 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 
-/// The simulated driver's memory is memory files.
-const TAKES_MEMORY_FILES: (&str, &str) = ("MPS_TEST_VAULT_MEMFD", "1");
 /// A standby on another server, and no server that is killed because it is stopped.
 const STANDBY: [(&str, &str); 2] = [("MPS_SHIM_STANDBY", "1"), ("MPS_DOMAIN", "standby")];
 const CONFIG: &str = "kill_timeout = 3600\n[domains]\nby = \"label\"\n";

@@ -8,6 +8,7 @@ mod hit_again;
 mod recovery;
 
 use integration::lab::LIMIT;
+use integration::lab::escrow::TAKES_MEMORY_FILES;
 use integration::lab::process::ended_within;
 use integration::shim;
 use integration::shim::heir::Heir;
@@ -22,9 +23,6 @@ use std::fs;
 use recovery::{REPLAY, UNPROVEN};
 
 const STEPS: &str = include_str!("../../../client-shim/src/process/failpoint.rs");
-/// The simulated driver's memory is memory files.
-const TAKES_MEMORY_FILES: (&str, &str) = ("MPS_TEST_VAULT_MEMFD", "1");
-
 /// Steps of a program that allocates, frees and commits, and which time of each is the one after its first commit.
 const ALLOCATION: [(&str, u32); 11] = [
     ("memory-created", 2),

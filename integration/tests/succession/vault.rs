@@ -1,7 +1,7 @@
 //! Memory that outlives its program, the daemon and the holder.
 
-use crate::kept_memory::{ROOT, TAKES_MEMORY_FILES, idle, start, start_armed};
-use integration::lab::escrow::Shim;
+use crate::kept_memory::{ROOT, idle, start, start_armed};
+use integration::lab::escrow::{Shim, TAKES_MEMORY_FILES};
 use integration::lab::program::Program;
 use integration::lab::stage::{Part, Stage};
 use integration::lab::sudden_death::{AtRest, died, nothing_leaks};
