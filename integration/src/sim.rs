@@ -213,3 +213,28 @@ pub fn find_event(output: &str, event: &str) -> Option<Value> {
 pub fn error_of(finished: &Finished) -> Option<u64> {
     find_event(&finished.stdout_text(), "error")?.get("code")?.as_u64()
 }
+
+/// Waits until this is so on a bench.
+///
+/// # Panics
+/// When it does not become so in time.
+pub fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
+    wait_for(sim.lab.dir(), sim.lab.log_dir(), LIMIT, what, fact);
+}
+
+/// The driver's error that a program has told of so far.
+#[must_use]
+pub fn error_so_far(process: &Process) -> Option<u64> {
+    find_event(&process.output(), "error")?.get("code")?.as_u64()
+}
+
+/// Waits until a bystander has worked on for longer than a fault takes to reach it.
+///
+/// # Panics
+/// When it meets an error.
+pub fn is_unharmed(sim: &Sim, bystander: &Process) {
+    let lines = || bystander.output().matches("progress").count();
+    let before = lines();
+    wait(sim, "the bystander goes on", || lines() >= before + 3 || error_so_far(bystander).is_some());
+    assert_eq!(error_so_far(bystander), None, "{}\n{}", bystander.output(), sim.lab.log("control.log"));
+}

@@ -2,10 +2,14 @@
 //! `include/mps_shim.h`.
 #![expect(unsafe_code, reason = "a C function that is exported and writes where its caller says")]
 
+mod clock;
+
+pub(super) use clock::{Clock, Lap, microseconds};
+
 use std::{
     ptr,
     sync::{Mutex, PoisonError},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use remps_proto::shim;
@@ -199,60 +203,6 @@ impl Recovery {
         self.reason = [0; REASON];
         let length = text.len().min(REASON - 1);
         self.reason[..length].copy_from_slice(&text.as_bytes()[..length]);
-    }
-}
-
-/// Measures steps.
-#[derive(Debug)]
-pub(super) struct Clock {
-    begin: Instant,
-    last: Instant,
-}
-
-pub(super) fn microseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
-impl Clock {
-    pub(super) fn begin(recovery: &mut Recovery) -> Self {
-        let begin = Instant::now();
-        recovery.at = microseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
-        Self { begin, last: begin }
-    }
-
-    /// The gate opens.
-    pub(super) fn stopped(&self, recovery: &mut Recovery) {
-        recovery.total = microseconds(self.begin.elapsed());
-    }
-
-    /// When it began.
-    pub(super) fn begun(&self) -> Instant {
-        self.begin
-    }
-
-    /// A step has ended.
-    pub(super) fn ended(&mut self, step: Step, recovery: &mut Recovery) {
-        let now = Instant::now();
-        recovery.steps[step as usize] += microseconds(now - self.last);
-        recovery.total = microseconds(now - self.begin);
-        self.last = now;
-    }
-}
-
-/// Measures what is done within a step.
-#[derive(Debug)]
-pub(super) struct Lap(Instant);
-
-impl Lap {
-    pub(super) fn begin() -> Self {
-        Self(Instant::now())
-    }
-
-    /// Another part of it has ended.
-    pub(super) fn ended(&mut self, part: Switch, recovery: &mut Recovery) {
-        let now = Instant::now();
-        recovery.switch[part as usize] += microseconds(now - self.0);
-        self.0 = now;
     }
 }
 

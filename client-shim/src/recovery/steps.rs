@@ -24,15 +24,13 @@
 //! It begins with an answer to a call of the program's, or, where the control daemon has announced it
 //! ([`announced`](super::announced)), before any call: a program that waits for nothing finds everything in its place.
 //!
-//! What the program is told of it is in [`told`](super::told).
+//! When one is begun and when it is refused is in [`attempts`], what the program is told of it in [`told`](super::told).
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+mod attempts;
 
-use remps_proto::shim::Unrecovered;
+pub(super) use attempts::{after, ahead_of_the_driver, on_the_daemons_word, settled, while_closed};
+
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     CONSTANT_RANGES, ahead, announced,
@@ -43,25 +41,19 @@ use super::{
     others, private,
     refusal::{Refusal, obstacles},
     report::{self, Clock, Lap, Recovery, Step, Switch},
-    spare,
-    told::{self, Verdict},
+    spare, told,
 };
 use crate::cuda::{
     dead::{self, Ask, Dead},
-    errors::Meaning,
-    gate::{self, Late},
+    gate,
     moved::{self, Moves},
     names,
     resources::Known,
 };
 use crate::process::signals::NoBrokenPipe;
 use crate::{
-    cuda::{functions::Effect, library, result::CUresult, threads},
-    daemon::{
-        evidence, news,
-        recovered::{self, Said},
-        stage,
-    },
+    cuda::{library, result::CUresult},
+    daemon::news,
     kept::{
         self,
         code::stacks,
@@ -71,171 +63,13 @@ use crate::{
     },
     process::{failpoint::reached, log, settings},
 };
+use attempts::Begun;
 
 /// How long threads may take to come out. A call of a driver that is dead returns at once, after a memory fault within
 /// 150 ms.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long they may take besides where they compile, which a dead context does not end, or wait for another GPU.
 const MORE_PATIENCE: Duration = others::PATIENCE;
-/// What is only touched by whoever recovers.
-#[derive(Debug)]
-struct Attempts {
-    /// Nothing will be tried again.
-    is_given_up: bool,
-    /// Who did not come out the last time.
-    late: Late,
-    /// What was told last.
-    told: String,
-}
-
-static ATTEMPTS: Mutex<Attempts> = Mutex::new(Attempts { is_given_up: false, late: Late::NOBODY, told: String::new() });
-
-/// A call that went into copy `seen` has got an answer with this meaning. Recovers, unless another thread has meanwhile.
-pub(super) fn after(answer: CUresult, meaning: Meaning, effect: Effect, seen: u64, is_again: bool) -> Verdict {
-    let mut attempts = ATTEMPTS.lock().unwrap_or_else(PoisonError::into_inner);
-    if library::generation() == seen {
-        if attempts.is_given_up {
-            return Verdict::Answer(answer);
-        }
-        if !is_recovered(&mut attempts, answer, meaning, Begun::ByCall) {
-            return Verdict::Answer(answer);
-        }
-    }
-    drop(attempts);
-    told::verdict(answer, effect, seen, is_again)
-}
-
-/// What has begun a recovery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Begun {
-    /// A call of the program's.
-    ByCall = 0,
-    /// The daemon's announcement, confirmed by the driver.
-    ByDaemon = 1,
-    /// The daemon's announcement, before the driver has said anything.
-    Ahead = 2,
-}
-
-/// The daemon has said that the server is spoilt or gone, and the driver of copy `seen` has confirmed it with this
-/// answer. Recovers, unless another thread has meanwhile.
-pub(super) fn on_the_daemons_word(answer: CUresult, meaning: Meaning, seen: u64) {
-    let mut attempts = ATTEMPTS.lock().unwrap_or_else(PoisonError::into_inner);
-    if library::generation() == seen && !attempts.is_given_up {
-        let _told = is_recovered(&mut attempts, answer, meaning, Begun::ByDaemon);
-    }
-}
-
-/// The daemon has said so of copy `seen`, and the driver says nothing yet. If nothing is at work the program goes on with
-/// its spare copy now; else everything stays as it is.
-pub(super) fn ahead_of_the_driver(seen: u64) {
-    let Ok(attempts) = ATTEMPTS.try_lock() else { return };
-    if library::generation() != seen || attempts.is_given_up || !spare::is_ready() || dead::is_one_given_back() {
-        return;
-    }
-    let recover = || recover(CUresult::CUDA_SUCCESS, Begun::Ahead);
-    if let Ok((recovery, anew)) = threads::here(|here| gate::behind(&here.passer, recover)) {
-        recovered::tell(Said::Recovered(recovery.said()));
-        tell(&recovery, &anew);
-    }
-}
-
-/// Does something while nobody is in the driver, if nobody recovers and all threads come out at once.
-pub(super) fn while_closed(patience: Duration, work: impl FnOnce()) {
-    let Ok(attempts) = ATTEMPTS.try_lock() else { return };
-    if attempts.is_given_up || threads::here(|here| here.passer.is_inside()) {
-        return;
-    }
-    let closed = gate::close();
-    if closed.wait(patience) == 0 {
-        threads::here(|here| gate::behind(&here.passer, work));
-    }
-}
-
-/// Waits until nobody recovers, and says then which copy lives and whether there may be another one.
-pub(super) fn settled() -> (u64, bool) {
-    let attempts = ATTEMPTS.lock().unwrap_or_else(PoisonError::into_inner);
-    (library::generation(), !attempts.is_given_up)
-}
-
-fn is_recovered(attempts: &mut Attempts, answer: CUresult, meaning: Meaning, begun: Begun) -> bool {
-    let (of, server) = (library::generation(), evidence::server());
-    let outcome = match meaning {
-        Meaning::ForGood(why) => Err(Refusal::Obstacle(why.to_owned())),
-        // Whoever would be waited for in vain again is not waited for.
-        Meaning::Dead | Meaning::Perhaps if !attempts.late.have_come_out() => {
-            Err(Refusal::Stuck(attempts.late.clone()))
-        }
-        Meaning::Dead | Meaning::Perhaps => match others::still_working() {
-            Some(working) => Err(working.into()),
-            None => threads::here(|here| gate::behind(&here.passer, || recover(answer, begun))),
-        },
-    };
-    match outcome {
-        Ok((recovery, anew)) => {
-            // The program runs again.
-            evidence::hear_late(answer, of, server);
-            recovered::tell(Said::Recovered(recovery.said()));
-            tell(&recovery, &anew);
-            true
-        }
-        Err(refusal) => {
-            attempts.is_given_up = !refusal.is_for_now();
-            if attempts.is_given_up {
-                stage::gives_up();
-            }
-            if let Refusal::Stuck(late) = &refusal {
-                attempts.late = late.clone();
-            }
-            refuse(attempts, answer, &refusal);
-            false
-        }
-    }
-}
-
-fn refuse(attempts: &mut Attempts, answer: CUresult, refusal: &Refusal) {
-    shared::given_up(answer);
-    let text = refusal.to_string();
-    let mut last = report::get();
-    last.refused += 1;
-    last.error = answer.0;
-    last.set_reason(&text);
-    report::set(last);
-    if attempts.told != text {
-        log::complain(format_args!("not recovered from CUDA error {}: {text}", answer.0));
-        recovered::tell_before_the_end(Unrecovered {
-            number: last.refused,
-            error: answer.0,
-            reason: Unrecovered::words(&text),
-            is_final: attempts.is_given_up,
-        });
-        attempts.told = text;
-    }
-}
-
-/// `anew` has the modules that have begun anew, each with why.
-fn tell(recovery: &Recovery, anew: &BTreeMap<usize, String>) {
-    let Recovery { count, error, total, lost_streams, modules_anew, begun_again, .. } = recovery;
-    let way = report::Way::text(recovery.way);
-    let from = if recovery.begun == Begun::Ahead as u32 {
-        "before any error of CUDA's".to_owned()
-    } else {
-        format!("from CUDA error {error}")
-    };
-    // The last one is mostly still to be done.
-    let is_done = |step: &(usize, u64)| step.1 > 0 || step.0 != Step::Amputate as usize;
-    let done = recovery.steps.into_iter().enumerate().filter(is_done);
-    let steps = done.map(|(step, time)| format!(" {} {time}", report::STEPS[step])).collect::<String>();
-    let again = if *begun_again > 0 { format!(", copies hit meanwhile: {begun_again}") } else { String::new() };
-    log::complain(format_args!(
-        "recovered {from} in {total} us, number {count}{way}; streams with lost work: {lost_streams}, modules \
-         begun anew: {modules_anew}{again};{steps}"
-    ));
-    let mut reasons = BTreeMap::<&str, usize>::new();
-    anew.values().for_each(|why| *reasons.entry(why).or_default() += 1);
-    for (why, count) in reasons {
-        log::complain(format_args!("modules begun anew: {count}: {why}"));
-    }
-}
 
 /// All of it, and what has begun anew. Nobody else recovers.
 fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, String>), Refusal> {

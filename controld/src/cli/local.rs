@@ -2,17 +2,23 @@
 //!
 //! They are recognised by the first word. None of them is a command or module of any release of the vendor's, so
 //! nothing that a script sends today is taken away from the daemon. A further one is an entry of [`LOCAL_COMMANDS`]
-//! and a variant of [`LocalCommand`].
+//! and a variant of [`LocalCommand`]; its words are read in a file of its own.
+
+mod explain;
+mod run;
+mod stop;
+mod top;
+mod words;
+
+pub(crate) use explain::ExplainRequest;
+pub(crate) use run::RunRequest;
+pub(crate) use stop::{StopRequest, Whom};
+pub(crate) use top::{TopForm, TopRequest};
 
 use super::completions::Shell;
 use remps_proto::admin::{Form, Output};
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::time::Duration;
-
-/// How long a process may take to end after SIGTERM, unless the call says otherwise.
-pub(crate) const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(10);
+use words::{output, unknown};
 
 /// What is to be done here.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,90 +38,6 @@ pub(crate) enum LocalCommand {
     StopClient(StopRequest),
     /// Print what completes this program in a shell.
     Completions(Shell),
-}
-
-/// Which fault to explain, and how.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct ExplainRequest {
-    /// Its number in the fault list.
-    pub fault: u64,
-    /// The file for the picture of its timeline.
-    pub svg: Option<PathBuf>,
-    /// How the page is written.
-    pub output: Output,
-}
-
-/// How often `top` looks, unless the call says otherwise.
-pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(2);
-/// The shortest interval: each look is work for the daemon.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
-/// The longest.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(3600);
-
-/// What `top` shows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum TopForm {
-    /// A screen that follows what there is; once as text where there is no terminal.
-    Screen,
-    /// What there is now, as text.
-    Once,
-    /// The same as JSON.
-    Json,
-}
-
-/// How to show what there is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct TopRequest {
-    pub form: TopForm,
-    /// Between two looks.
-    pub interval: Duration,
-    /// Whether times are in UTC and not the local ones.
-    pub utc: bool,
-}
-
-/// What to run, and how.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct RunRequest {
-    /// Under which name a successor finds what the program has; without one nothing outlives it.
-    pub name: Option<String>,
-    /// Whether it is started again when a fault has ended it.
-    pub restart: bool,
-    /// Whether it waits for the end of another one of its name.
-    pub standby: bool,
-    /// How often it is started again.
-    pub limit: u32,
-    /// The preload library, if it is not to be looked for.
-    pub library: Option<PathBuf>,
-    /// The program and its arguments; not empty.
-    pub command: Vec<OsString>,
-}
-
-/// How often a program is started again, unless the call says otherwise.
-pub(crate) const DEFAULT_RESTARTS: u32 = 10;
-
-/// Whom to stop, and how.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct StopRequest {
-    pub whom: Whom,
-    /// How long a process may take to end after SIGTERM before it gets SIGKILL.
-    pub timeout: Duration,
-    /// How long a process that handles SIGTERM may take to end by itself before its work is terminated.
-    pub grace: Duration,
-    /// Whether to send signals at all, and not only end the work on the GPU.
-    pub signals: bool,
-    /// How it is told what was done.
-    pub form: Form,
-}
-
-/// Which processes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Whom {
-    /// These, clients or not.
-    Pids(Vec<u32>),
-    /// The clients in a cgroup and below it.
-    Cgroup(PathBuf),
-    /// The clients in the pid namespace of this process; `None` is the caller's own.
-    NamespaceOf(Option<u32>),
 }
 
 /// A command of this kind, for texts and for recognising it.
@@ -151,7 +73,7 @@ pub const LOCAL_COMMANDS: &[LocalSpec] = &[
         arguments: "FAULT [--svg FILE] [-o table|wide|json] [--utc] [--json]",
         help: "Tell all about one fault of the fault list, and what to do next.",
         options: &[("--svg FILE", "Draw its timeline into this file, too."), FORM, UTC, JSON],
-        parse: parse_explain,
+        parse: explain::parse,
     },
     LocalSpec {
         name: "run",
@@ -164,7 +86,7 @@ pub const LOCAL_COMMANDS: &[LocalSpec] = &[
             ("--standby", "Wait, initialised, until the program of this name ends."),
             ("--library PATH", "The preload library, if it is not to be looked for."),
         ],
-        parse: parse_run,
+        parse: run::parse,
     },
     LocalSpec {
         name: "stop-client",
@@ -179,7 +101,7 @@ pub const LOCAL_COMMANDS: &[LocalSpec] = &[
             FORM,
             UTC,
         ],
-        parse: parse_stop,
+        parse: stop::parse,
     },
     LocalSpec {
         name: "top",
@@ -191,7 +113,7 @@ pub const LOCAL_COMMANDS: &[LocalSpec] = &[
             ("--interval SECONDS", "Look again after so many seconds, 0.1 to 3600; 2 unless said otherwise."),
             UTC,
         ],
-        parse: parse_top,
+        parse: top::parse,
     },
     LocalSpec {
         name: "completions",
@@ -218,194 +140,10 @@ fn parse_doctor(words: &[OsString]) -> Result<LocalCommand, String> {
     }
 }
 
-fn parse_explain(words: &[OsString]) -> Result<LocalCommand, String> {
-    let (output, words) = output(words)?;
-    let (mut fault, mut svg) = (None, None);
-    let mut words = words.into_iter();
-    while let Some(word) = words.next() {
-        match word.as_bytes() {
-            b"--svg" => svg = Some(PathBuf::from(words.next().ok_or("--svg needs a file")?)),
-            [b'-', ..] => return Err(unknown(word)),
-            _ => {
-                let number = word.to_str().and_then(|text| text.parse().ok()).filter(|number| *number > 0);
-                let number = number.ok_or_else(|| format!("{} is no number of a fault", word.to_string_lossy()))?;
-                if fault.replace(number).is_some() {
-                    return Err("explains one fault at a time".to_owned());
-                }
-            }
-        }
-    }
-    let fault = fault.ok_or("names no fault; get_fault_list has their numbers")?;
-    Ok(LocalCommand::Explain(ExplainRequest { fault, svg, output }))
-}
-
-/// What the options of [`FORM`], [`UTC`] and [`JSON`] say, and the other words.
-fn output(words: &[OsString]) -> Result<(Output, Vec<&OsString>), String> {
-    let (mut output, mut asked, mut others) = (Output::default(), None, Vec::new());
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let form = match word.as_bytes() {
-            b"--utc" => {
-                output.utc = true;
-                continue;
-            }
-            b"--json" => b"json",
-            b"-o" => words.next().ok_or("-o needs table, wide or json")?.as_bytes(),
-            [b'-', b'o', form @ ..] => form,
-            _ => {
-                others.push(word);
-                continue;
-            }
-        };
-        output.form = Form::named(form)
-            .ok_or_else(|| format!("-o {} is not table, wide or json", String::from_utf8_lossy(form)))?;
-        if asked.replace(output.form).is_some_and(|earlier| earlier != output.form) {
-            return Err("asks for two forms".to_owned());
-        }
-    }
-    Ok((output, others))
-}
-
-fn parse_top(words: &[OsString]) -> Result<LocalCommand, String> {
-    let mut request = TopRequest { form: TopForm::Screen, interval: DEFAULT_INTERVAL, utc: false };
-    let mut interval = None;
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let form = match word.as_bytes() {
-            b"--once" => TopForm::Once,
-            b"--json" => TopForm::Json,
-            b"--utc" => {
-                request.utc = true;
-                continue;
-            }
-            b"--interval" => {
-                interval = Some(seconds(words.next().ok_or("--interval needs a number of seconds")?)?);
-                continue;
-            }
-            _ => return Err(unknown(word)),
-        };
-        if request.form != TopForm::Screen && request.form != form {
-            return Err("asks for two forms".to_owned());
-        }
-        request.form = form;
-    }
-    if let Some(interval) = interval {
-        if request.form != TopForm::Screen {
-            return Err("--interval is for the screen; --once and --json look once".to_owned());
-        }
-        if !(SHORTEST_INTERVAL..=LONGEST_INTERVAL).contains(&interval) {
-            return Err("--interval is from 0.1 to 3600 seconds".to_owned());
-        }
-        request.interval = interval;
-    }
-    Ok(LocalCommand::Top(request))
-}
-
-fn parse_run(words: &[OsString]) -> Result<LocalCommand, String> {
-    let command = Vec::new();
-    let limit = DEFAULT_RESTARTS;
-    let mut request = RunRequest { name: None, restart: true, standby: false, limit, library: None, command };
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or_else(|| format!("{} needs a value", word.to_string_lossy()));
-        match word.as_bytes() {
-            b"--name" => {
-                let name = value()?.to_str().filter(|name| is_name(name)).map(str::to_owned);
-                let most = remps_proto::shim::MAX_NAME_BYTES;
-                request.name =
-                    Some(name.ok_or_else(|| format!("--name is 1 to {most} printable characters without blanks"))?);
-            }
-            b"--restart" => match value()?.as_bytes() {
-                b"on-fault" => request.restart = true,
-                b"never" => request.restart = false,
-                _ => return Err("--restart is on-fault or never".to_owned()),
-            },
-            b"--limit" => {
-                let limit = value()?.to_str().and_then(|text| text.parse().ok());
-                request.limit = limit.ok_or_else(|| "--limit needs a number".to_owned())?;
-            }
-            b"--standby" => request.standby = true,
-            b"--library" => request.library = Some(PathBuf::from(value()?)),
-            b"--" => {
-                request.command = words.cloned().collect();
-                break;
-            }
-            _ => return Err(unknown(word)),
-        }
-    }
-    if request.command.is_empty() {
-        return Err("names no command, after --".to_owned());
-    }
-    if request.standby && request.name.is_none() {
-        return Err("--standby needs the --name that it stands by for".to_owned());
-    }
-    Ok(LocalCommand::Run(request))
-}
-
-fn is_name(text: &str) -> bool {
-    (1..=remps_proto::shim::MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
-}
-
-fn parse_stop(words: &[OsString]) -> Result<LocalCommand, String> {
-    let (Output { form, .. }, words) = output(words)?;
-    let mut request = StopRequest {
-        whom: Whom::Pids(Vec::new()),
-        timeout: DEFAULT_STOP_TIMEOUT,
-        grace: Duration::ZERO,
-        signals: true,
-        form,
-    };
-    let mut pids = Vec::new();
-    let mut groups = Vec::new();
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or_else(|| format!("{} needs a value", word.to_string_lossy()));
-        match word.as_bytes() {
-            b"--timeout" => request.timeout = seconds(value()?)?,
-            b"--grace" => request.grace = seconds(value()?)?,
-            b"--no-signal" => request.signals = false,
-            b"--cgroup" => match value()? {
-                path if path.is_empty() => return Err("--cgroup needs a path".to_owned()),
-                path => groups.push(Whom::Cgroup(PathBuf::from(path))),
-            },
-            b"--all-of" => match value()? {
-                who if *who == OsStr::new("self") => groups.push(Whom::NamespaceOf(None)),
-                who => groups.push(Whom::NamespaceOf(Some(pid(who)?))),
-            },
-            [b'-', ..] => return Err(unknown(word)),
-            _ => pids.push(pid(word)?),
-        }
-    }
-    if !request.signals && !request.grace.is_zero() {
-        return Err("--grace is the time after a signal, which --no-signal forbids".to_owned());
-    }
-    request.whom = match (pids.is_empty(), groups.len()) {
-        (false, 0) => Whom::Pids(pids),
-        (true, 1) => groups.remove(0),
-        (true, 0) => return Err("names no process".to_owned()),
-        _ => return Err("PIDs, --cgroup and --all-of exclude each other".to_owned()),
-    };
-    Ok(LocalCommand::StopClient(request))
-}
-
 fn parse_completions(words: &[OsString]) -> Result<LocalCommand, String> {
     match words {
         [] => Err("names no shell".to_owned()),
         [word] => word.to_str().and_then(Shell::named).map(LocalCommand::Completions).ok_or_else(|| unknown(word)),
         [_, extra, ..] => Err(unknown(extra)),
     }
-}
-
-fn unknown(word: &OsStr) -> String {
-    format!("{} is not understood", word.to_string_lossy())
-}
-
-fn pid(word: &OsStr) -> Result<u32, String> {
-    let number = word.to_str().and_then(|text| text.parse::<i32>().ok()).and_then(|number| u32::try_from(number).ok());
-    number.filter(|number| *number != 0).ok_or_else(|| format!("{} is no pid", word.to_string_lossy()))
-}
-
-fn seconds(word: &OsStr) -> Result<Duration, String> {
-    let time = word.to_str().and_then(|text| text.parse().ok()).and_then(|time| Duration::try_from_secs_f64(time).ok());
-    time.ok_or_else(|| format!("{} is no number of seconds", word.to_string_lossy()))
 }

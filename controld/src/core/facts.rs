@@ -5,16 +5,19 @@
 
 #[cfg(test)]
 mod blank;
+mod clients;
 mod named;
 mod recovery;
+mod servers;
 mod snapshot;
 
-use crate::core::events::EarlyEnd;
-use crate::core::{ComputeMode, End, Entrance, Gpu, Pid, ProcessKey, ServerEpoch, SuspectIdentity, Uid};
+use crate::core::{ComputeMode, Pid, ProcessKey, Uid};
+pub(crate) use clients::{ChannelFacts, ClientFacts, ClientPhase, SpareFacts};
 use core::time::Duration;
 pub(crate) use named::{NamedFacts, NamespaceFacts};
 pub(crate) use recovery::{RecoveryFacts, RefusalFacts};
 use serde::Serialize;
+pub(crate) use servers::{DomainFacts, DomainPhase, ServerFacts, ServerPhase};
 pub(crate) use snapshot::Snapshot;
 
 /// Something that the daemon does without, or does otherwise than it should, and serves clients all the same.
@@ -66,243 +69,6 @@ pub(crate) struct ReplayFacts {
     pub recover: &'static str,
     /// How many tables `[[domain]]` have values of their own.
     pub tables: usize,
-}
-
-/// What a domain does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum DomainPhase {
-    /// It has no server and needs none.
-    Idle,
-    /// Its server is starting.
-    Starting,
-    /// Its server takes clients.
-    Serving,
-    /// Its server is tainted by a fault, and no other is ready yet.
-    Recovering,
-    /// Its servers kept failing, and none is started for a while.
-    Broken,
-}
-
-/// A fault domain.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct DomainFacts {
-    /// Its name, as verdicts and events have it.
-    pub name: String,
-    /// The user whose server it is.
-    pub uid: Uid,
-    /// The namespace of a named server that its clients have come to.
-    #[serde(skip)]
-    pub entrance: Option<Entrance>,
-    /// What it does.
-    pub phase: DomainPhase,
-    /// Its active server.
-    pub server: Option<Pid>,
-    /// The server that stands by.
-    pub standby: Option<Pid>,
-    /// Client processes on its servers.
-    pub clients: usize,
-    /// How many clients it may have; `None` is without limit.
-    pub max_clients: Option<usize>,
-    /// Clients that wait.
-    pub waiting: usize,
-    /// Whether it is a repeat offender's own.
-    pub quarantined: bool,
-    /// Who is in quarantine there, as `PROGRAM of user UID in CGROUP`.
-    pub quarantine_of: Option<String>,
-    /// When a server is started again, from now.
-    #[serde(serialize_with = "maybe_seconds", rename = "retry_s")]
-    pub retry: Option<Duration>,
-}
-
-/// What a server does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum ServerPhase {
-    /// It has not said that it serves.
-    Initializing,
-    /// It takes clients.
-    Active,
-    /// It is ready and waits for the active one's end.
-    Standby,
-    /// It ends when its clients have left.
-    Draining,
-    /// A fault has tainted it; nobody is sent to it.
-    Fault,
-    /// It has been told to end, or has said that it does.
-    Ending,
-}
-
-impl ServerPhase {
-    /// All of them.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Initializing, Self::Active, Self::Standby, Self::Draining, Self::Fault, Self::Ending];
-
-    /// The word for it.
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Initializing => "initializing",
-            Self::Active => "active",
-            Self::Standby => "standby",
-            Self::Draining => "draining",
-            Self::Fault => "fault",
-            Self::Ending => "ending",
-        }
-    }
-}
-
-/// A server.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct ServerFacts {
-    pub epoch: ServerEpoch,
-    /// Its pid; `None` until it is spawned.
-    pub pid: Option<Pid>,
-    /// The user it runs as.
-    pub uid: Uid,
-    pub domain: String,
-    /// The namespace of a named server whose clients it serves.
-    #[serde(skip)]
-    pub entrance: Option<Entrance>,
-    /// What it does.
-    pub phase: ServerPhase,
-    /// Client processes on it.
-    pub clients: usize,
-    /// Since it said that it serves; `None` until then.
-    #[serde(serialize_with = "maybe_seconds", rename = "ready_s")]
-    pub ready: Option<Duration>,
-    /// What it costs on the GPU without clients, in bytes, where that is known.
-    pub memory_bytes: Option<u64>,
-    /// The share of its GPU's threads that each of its clients may have, in percent; `None` when nobody knows, since an
-    /// earlier daemon that did not note it has set it.
-    pub threads: Option<f64>,
-    /// The GPUs that it has, where that is known and the machine has several.
-    pub gpus: Vec<Gpu>,
-    /// Those of them that a fault has spoilt; none is all that it has, when a fault has tainted it.
-    pub spoilt_gpus: Vec<Gpu>,
-    /// Why it was killed after an exception before its clients had left, as long as its process is there.
-    pub early_end: Option<EarlyEnd>,
-}
-
-/// Where a client is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum ClientPhase {
-    /// It waits for a server.
-    Waiting,
-    /// It does its handshake with a server.
-    Handshake,
-    /// It has contexts on a sound server.
-    Live,
-    /// Its server is tainted: its contexts are lost.
-    Lost,
-    /// Its process is gone.
-    Gone,
-}
-
-impl ClientPhase {
-    /// The word for it.
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Handshake => "handshake",
-            Self::Live => "live",
-            Self::Lost => "lost",
-            Self::Gone => "gone",
-        }
-    }
-}
-
-/// A spare copy of the driver in a client.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct SpareFacts {
-    /// The server that it stands on.
-    pub server: Option<Pid>,
-    /// Whether the program could go on with it, as it says; else it is being made.
-    pub ready: bool,
-    /// Whether it has no place any more, and its server still has it as a client.
-    pub leaves: bool,
-    /// Its connections that the server has accepted; the first is its process's own, the others are contexts.
-    pub connections: usize,
-    /// How many things that the program has it lacks, as the program says.
-    pub behind: u64,
-}
-
-impl SpareFacts {
-    /// The word for how far it is.
-    pub(crate) const fn word(&self) -> &'static str {
-        if self.leaves {
-            "leaving"
-        } else if self.ready {
-            "ready"
-        } else {
-            "making"
-        }
-    }
-}
-
-/// A client's process.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct ClientFacts {
-    /// Which; in place of a pid it has a number above all pids where it has none here, and 0 where nobody tells it apart.
-    pub process: ProcessKey,
-    /// Its pid in the `/proc` of another namespace, where it has none here and was found there.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seen_as: Option<Pid>,
-    pub uid: Uid,
-    pub domain: String,
-    /// Where it is in its life.
-    pub phase: ClientPhase,
-    /// Its server; `None` while it waits.
-    pub server: Option<Pid>,
-    /// The CUDA contexts that it has made on its server; of who came to an earlier daemon those since this one began.
-    pub contexts: usize,
-    /// How long its connection that came first has waited, if any does.
-    #[serde(serialize_with = "maybe_seconds", rename = "waited_s")]
-    pub waited: Option<Duration>,
-    /// What is known of it from `/proc`.
-    pub identity: SuspectIdentity,
-    /// `MPS_DOMAIN` of its environment.
-    pub label: Option<String>,
-    /// Whether its fault events are followed.
-    pub tracked: bool,
-    /// Copies of its UVM descriptors that are held.
-    pub descriptors: usize,
-    /// The verdicts that name it as culprit, oldest first.
-    pub verdicts: Vec<u64>,
-    pub end: Option<End>,
-    /// The GPUs that it can have contexts on; `None` when nobody knows, which is all of its server's.
-    pub gpus: Option<Vec<Gpu>>,
-    /// The share of the GPU's threads that it may have, in percent: its server's, or less where its own environment says
-    /// so; `None` when nobody knows.
-    pub threads: Option<f64>,
-    /// Its GPU memory in bytes by the driver's account; `None` when it was not asked, or does not know.
-    pub memory_bytes: Option<u64>,
-    /// The second copy of the driver that stands by in it, if one does or is to.
-    pub spare: Option<SpareFacts>,
-    /// The last recovery that it has told of.
-    pub recovery: Option<RecoveryFacts>,
-    /// The last refusal of one, if it has told of none since.
-    pub unrecovered: Option<RefusalFacts>,
-    /// The inode number of its PID namespace, where that was asked for and can be told.
-    #[serde(skip)]
-    pub pid_namespace: Option<u64>,
-}
-
-/// One channel or context of a client.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct ChannelFacts {
-    /// The hardware channel; `None` when only the context is known.
-    pub channel: Option<u32>,
-    /// The GPU, as `GPU-…`, where it is known.
-    pub gpu: Option<String>,
-    /// Which of its process's contexts it is, from 1 in the order of their making; `None` for a hardware channel, and for
-    /// the process's own connection, which is before all contexts.
-    pub context: Option<u64>,
-    pub process: ProcessKey,
-    pub uid: Uid,
-    pub server: Option<Pid>,
-    /// Who says so: `connection`, or the name of a witness.
-    pub source: &'static str,
 }
 
 /// Copies of a dead client's descriptors that are kept.

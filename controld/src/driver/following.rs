@@ -17,6 +17,7 @@
 
 mod closed;
 mod ends;
+mod first_look;
 mod handed_over;
 mod hearing;
 mod inherited;
@@ -24,27 +25,23 @@ mod inherited;
 use super::events::{Event, Events};
 use super::processes::kernel_pid;
 use super::turn::{Told, Turn};
-use crate::core::{ConnectionId, Input, Peer, ProcessKey};
+use crate::core::{Input, ProcessKey};
 use crate::io::process::open_same;
 use crate::patience::patient;
 use crate::witness::uvm::{AttachError, Attached, Copies, Uvm};
+use first_look::{Waiting, looked_at};
 use hearing::Hearing;
 use inherited::Inherited;
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 /// What this witness is called.
 pub(super) const UVM: &str = "uvm-event";
 /// How long a client may take from its first connection to an address space that can be tracked.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
-
-/// How long a connection waits until its client has been looked at, where that comes first.
-/// One look takes less than a millisecond, and more than 50 on two cores with a load of 12; with five test suites at a time
-/// a client waited out 200. Nobody waits but a client that can't be looked at.
-const LOOKED_AT_FIRST: Duration = Duration::from_millis(500);
 
 /// All clients that are followed, and what they are followed with.
 pub(super) struct Following {
@@ -140,13 +137,6 @@ impl Followed {
     }
 }
 
-/// A connection of a client that is to be looked at.
-struct Waiting {
-    connection: ConnectionId,
-    peer: Peer,
-    _looked: oneshot::Sender<()>,
-}
-
 impl Following {
     /// Looks for the UVM driver, if it was not there: the first server of a machine loads it, and at boot this daemon may
     /// be first. Asked when a server or a client comes, so that nothing wakes up for it.
@@ -214,43 +204,6 @@ impl Following {
             };
             events.send(Event::Attached { process, is_first, result: result.map(Box::new) }).await;
         });
-    }
-
-    /// A client that is followed has come with another connection, for a context, and is looked at. Whether that comes
-    /// before it gets a server there; not when it is not followed.
-    pub(super) fn look_first(
-        &mut self,
-        turn: &mut Turn<'_>,
-        process: ProcessKey,
-        connection: ConnectionId,
-        peer: Peer,
-    ) -> bool {
-        let Some(followed) = self.clients.get_mut(&process) else {
-            return false;
-        };
-        if turn.core.is_before_contexts(process) && followed.is_covered() {
-            self.follow(turn, process, None);
-            return false;
-        }
-        // driver --nothing; its end says that it was looked at--> task
-        let (looked, looked_rx) = oneshot::channel::<()>();
-        followed.waiting.push(Waiting { connection, peer, _looked: looked });
-        self.follow(turn, process, None);
-        let events = self.events.clone();
-        tokio::spawn(async move {
-            if tokio::time::timeout(patient(LOOKED_AT_FIRST), looked_rx).await.is_err() {
-                events.send(Event::LookOverdue { process, connection }).await;
-            }
-        });
-        true
-    }
-
-    /// A look takes too long: the connection goes on without.
-    pub(super) fn look_overdue(&mut self, turn: &mut Turn<'_>, process: ProcessKey, connection: ConnectionId) {
-        if let Some(followed) = self.clients.get_mut(&process) {
-            let is_this = |waiting: &mut Waiting| waiting.connection == connection;
-            looked_at(turn, followed.waiting.extract_if(.., is_this));
-        }
     }
 
     /// What has come of a look at a client, the first one or a later one.
@@ -335,9 +288,4 @@ impl Following {
             self.hold_copies(turn, process);
         }
     }
-}
-
-/// These connections' process has been looked at.
-fn looked_at(turn: &mut Turn<'_>, waiting: impl IntoIterator<Item = Waiting>) {
-    waiting.into_iter().for_each(|Waiting { connection, peer, .. }| turn.tell(Told::LookedAt(connection, peer)));
 }

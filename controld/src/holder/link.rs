@@ -1,17 +1,18 @@
 //! The daemon's side: attaching to the holder, telling it what to hold, and hearing of new connections.
 
+mod requests;
+
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use remps_proto::holder::{self as proto, MAX_MESSAGE_BYTES, ToHolder, VERSION};
-use remps_proto::holder::{ANSWERS_BARRIERS, AttachDone, Failure, Kind, MAX_DESCRIPTORS, Refusal, Settings};
+use remps_proto::holder::{AttachDone, Failure, Kind, Refusal};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, timeout_at};
@@ -20,15 +21,10 @@ use super::place::Place;
 use super::start::{Contact, find_or_start};
 use super::{HolderError, REFUSED_KEYS};
 use crate::io::folder::Folder;
-use crate::io::packets::{receive, send};
+use crate::io::packets::receive;
 use crate::patience::patient;
 use crate::sys::polled::register;
 
-/// How long to wait for a holder that is behind. It does nothing but read what it is told, so it needs microseconds; and
-/// what it was not told would stay open for ever.
-const ROOM_WAIT: Duration = Duration::from_secs(1);
-/// How often to look where nothing tells of room.
-const ROOM_LOOK: Duration = Duration::from_millis(1);
 /// How long a holder that is there may take to hand over what it has.
 const ATTACH_WAIT: Duration = Duration::from_secs(2);
 /// How long the start of one may take, which is the start of a program on a machine that may be as busy as it likes:
@@ -208,85 +204,6 @@ impl HolderLink {
                 (proto::FromHolder::Passed { number }, _) => return Ok(FromHolder::Passed { number }),
                 (proto::FromHolder::Held(_) | proto::FromHolder::AttachDone(_) | proto::FromHolder::Refused(_), _) => {}
             }
-        }
-    }
-
-    /// Lets the holder keep duplicates of descriptors and a state under a key, in place of what was there.
-    ///
-    /// Waits at most a second for a holder that is behind. Once it returned `Ok`, the holder has it even if this process dies at once. What the holder itself
-    /// refuses comes as [`FromHolder::Failed`].
-    ///
-    /// # Errors
-    /// [`HolderError::Lost`], [`HolderError::Full`], and what exceeds a limit.
-    pub fn hold(&self, key: u64, kind: Kind, state: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), HolderError> {
-        if fds.len() > MAX_DESCRIPTORS {
-            return Err(HolderError::TooManyDescriptors(fds.len()));
-        }
-        self.send(ToHolder::Hold { key, kind, state: state.to_vec() }, fds)
-    }
-
-    /// Replaces the state beside a key; the descriptors stay.
-    ///
-    /// # Errors
-    /// As [`hold`](Self::hold).
-    pub fn update(&self, key: u64, state: &[u8]) -> Result<(), HolderError> {
-        self.send(ToHolder::Update { key, state: state.to_vec() }, &[])
-    }
-
-    /// Lets the holder close and forget what it keeps under a key.
-    ///
-    /// # Errors
-    /// As [`hold`](Self::hold).
-    pub fn release(&self, key: u64) -> Result<(), HolderError> {
-        self.send(ToHolder::Release { key }, &[])
-    }
-
-    /// Says what to do when no daemon comes back. Replaces earlier settings, the paths too: a path is remembered
-    /// together with the file that it names now, and is unlinked only while it still names that one.
-    ///
-    /// # Errors
-    /// As [`hold`](Self::hold).
-    pub fn settings(&self, settings: &Settings) -> Result<(), HolderError> {
-        self.send(ToHolder::Settings(settings.clone()), &[])
-    }
-
-    /// Asks the holder to say when it has done everything that it was told before, which comes as
-    /// [`FromHolder::Passed`] unless there was no room for the answer: after a while it is asked again.
-    ///
-    /// # Errors
-    /// As [`hold`](Self::hold).
-    pub fn barrier(&self, number: u64) -> Result<(), HolderError> {
-        if self.done.abilities & ANSWERS_BARRIERS != 0 {
-            return self.send(ToHolder::Barrier { number }, &[]);
-        }
-        // Of this kind nobody may give a holder anything.
-        self.hold(REFUSED_KEYS.start + number, Kind::LOG_BACKLOG, &[], &[])
-    }
-
-    fn send(&self, request: ToHolder, fds: &[BorrowedFd<'_>]) -> Result<(), HolderError> {
-        let packet = request.encode()?;
-        let deadline = std::time::Instant::now() + patient(ROOM_WAIT);
-        loop {
-            let socket = self.socket.get_ref().as_fd();
-            let error = match send(socket, &packet, fds) {
-                Ok(()) => return Ok(()),
-                Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(HolderError::Lost),
-                Err(error @ (Errno::EAGAIN | Errno::ENOBUFS | Errno::ETOOMANYREFS)) => error,
-                Err(error) => return Err(HolderError::System { what: "send to the holder", error: error.into() }),
-            };
-            let left = deadline.saturating_duration_since(std::time::Instant::now());
-            if left.is_zero() {
-                return Err(HolderError::Full);
-            }
-            // Room for descriptors under way shows nowhere, and comes when the holder has read.
-            let (mut room, wait) = if error == Errno::EAGAIN {
-                (vec![PollFd::new(socket, PollFlags::POLLOUT)], left)
-            } else {
-                (Vec::new(), left.min(ROOM_LOOK))
-            };
-            let timeout = PollTimeout::try_from(wait.max(ROOM_LOOK)).unwrap_or(PollTimeout::MAX);
-            // An interrupted wait is one turn more.
-            let _ = poll(&mut room, timeout);
         }
     }
 

@@ -6,22 +6,25 @@
 //! Every source has its rate (see [`rate`](super::rate)). A server that somebody has named has a `server.log` in a folder of
 //! its own ([`named`]).
 
+mod destination;
+mod line;
 mod named;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use parking_lot::Mutex;
-use remps_proto::mps::log::{LocalTime, Record, Source};
+use remps_proto::mps::log::{Record, Source};
 use serde_json::{Map, Value};
 
-use super::log_file::{LogFile, REMOVED};
+use super::log_file::LogFile;
 use super::log_stream::LogStream;
 use super::rate::{Bucket, Limiter, Rate, Verdict};
-use crate::sys::clock;
+use destination::{Destination, Output};
+use line::{Line, now, own_record};
 
 /// Name of the file of the daemon's lines.
 pub const CONTROL_LOG: &str = "control.log";
@@ -82,22 +85,6 @@ pub struct LogCounters {
 }
 
 #[derive(Debug)]
-enum Output {
-    File(LogFile),
-    Stream(LogStream),
-    Nowhere,
-}
-
-#[derive(Debug)]
-struct Destination {
-    output: Output,
-    /// Lines that could not be written since the last that could.
-    lost: u64,
-    /// Why they could not.
-    trouble: Option<String>,
-}
-
-#[derive(Debug)]
 struct Inner {
     format: Format,
     limiter: Limiter,
@@ -123,12 +110,6 @@ enum Whose<'a> {
     Servers,
     /// That of a server that somebody has named.
     Named(&'a str),
-}
-
-/// One line before it is formatted.
-struct Line<'a> {
-    record: &'a Record,
-    fields: Map<String, Value>,
 }
 
 impl LogSink {
@@ -283,20 +264,6 @@ impl LogSink {
     }
 }
 
-impl Destination {
-    /// Why lines are not kept now, with the file's name.
-    fn trouble(&self) -> Option<String> {
-        match &self.output {
-            Output::File(file) => {
-                let is_removed = file.is_removed();
-                let why = self.trouble.as_deref().or(is_removed.then_some(REMOVED))?;
-                Some(format!("{}: {why}", file.path().display()))
-            }
-            Output::Stream(_) | Output::Nowhere => self.trouble.clone(),
-        }
-    }
-}
-
 impl Inner {
     fn destinations(&self) -> impl Iterator<Item = &Destination> {
         std::iter::once(&self.control).chain(&self.server).chain(self.named.values())
@@ -335,39 +302,6 @@ impl Inner {
             }
         }
     }
-}
-
-impl Format {
-    fn line(self, Line { record, mut fields }: Line<'_>) -> String {
-        match self {
-            Self::Vendor => record.line(),
-            Self::Json => {
-                let LocalTime { year, month, day, hour, minute, second, millisecond, .. } = record.time;
-                let time = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}");
-                fields.insert("time".to_owned(), time.into());
-                fields.insert("source".to_owned(), record.source.label().into());
-                fields.insert("pid".to_owned(), record.pid.into());
-                fields.entry("text").or_insert_with(|| String::from_utf8_lossy(&record.text).into());
-                Value::Object(fields).to_string()
-            }
-        }
-    }
-
-    fn own(self, text: &str) -> String {
-        self.line(Line { record: &own_record(std::process::id(), text), fields: Map::new() })
-    }
-
-    fn suppressed(self, bucket: Bucket, count: u64) -> String {
-        self.own(&format!("{count} lines suppressed ({bucket})"))
-    }
-}
-
-fn own_record(pid: u32, text: &str) -> Record {
-    Record { source: Source::CONTROL, pid, time: now(), text: text.as_bytes().to_vec() }
-}
-
-fn now() -> LocalTime {
-    clock::local_time(SystemTime::now())
 }
 
 #[cfg(test)]

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
     trials.extend(accept::trials());
     trials.extend(alone::trials());
     trials.extend(attack::trials());
+    trials.extend(attack::starts::trials());
     trials.extend(hostile::trials());
     trials.extend(manners::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()

@@ -13,6 +13,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// A daemon with this variable takes memory files for the driver's memory.
+pub const TAKES_MEMORY_FILES: (&str, &str) = ("MPS_TEST_VAULT_MEMFD", "1");
 /// Bytes of a region: the driver's granularity.
 pub const REGION_BYTES: usize = 2 << 20;
 /// The simulated GPU.

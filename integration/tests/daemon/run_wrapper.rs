@@ -1,6 +1,7 @@
 //! `nvidia-cuda-mps-control run`: a program is started again when a fault has ended it, and only then.
 
 use integration::lab::LIMIT;
+use integration::lab::escrow::TAKES_MEMORY_FILES;
 use integration::lab::process::{Finished, run};
 use integration::shim;
 use integration::shim::heir::Heir;
@@ -8,8 +9,6 @@ use integration::sim::Sim;
 use integration::under_test::{Subject, for_each, only_ours};
 use nix::sys::signal::{Signal, kill};
 use std::process::Command;
-
-const TAKES_MEMORY_FILES: (&str, &str) = ("MPS_TEST_VAULT_MEMFD", "1");
 
 /// The wrapper with these options around a program, with what programs of the bench have in their environment.
 fn wrapped(sim: &Sim, options: &[&str], program: &[&str]) -> Command {

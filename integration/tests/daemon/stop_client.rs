@@ -1,8 +1,7 @@
 //! `stop-client`: it ends those who are meant, and nobody else notices.
 
 use integration::lab::process::{Finished, Process};
-use integration::lab::{LIMIT, watch};
-use integration::sim::{Sim, error_of, find_event, held};
+use integration::sim::{Sim, error_of, find_event, held, wait};
 use integration::under_test::{Skipped, Subject, for_each, subjects};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -46,10 +45,6 @@ fn assert_no_client(finished: &Finished, pid: &str, says: &str) {
     let remark = format!("stop-client: {pid}: no client of this daemon's\n");
     assert_eq!((finished.code, finished.stderr_text()), (Some(1), remark), "{finished:?}");
     assert!(finished.stdout_text().contains(says), "{finished:?}");
-}
-
-fn wait(sim: &Sim, what: &str, is_so: impl Fn() -> bool) {
-    watch::wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, is_so);
 }
 
 /// A client in a kernel that never ends.

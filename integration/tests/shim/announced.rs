@@ -1,12 +1,12 @@
 //! The daemon's word: a program that makes no call is recovered before its next one, a culprit is told from a bystander,
 //! and what a dead copy of the driver had is given back.
 
+use integration::lab::escrow::TAKES_MEMORY_FILES;
 use integration::lab::process::{Finished, Process, run};
-use integration::lab::watch::wait_for;
 use integration::lab::{LIMIT, VERY_PATIENT};
 use integration::shim;
 use integration::shim::heir::Heir;
-use integration::sim::{Sim, error_of, held};
+use integration::sim::{Sim, error_of, held, wait};
 use integration::under_test::{Subject, once};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -35,10 +35,6 @@ fn replaying(sim: &Sim, who: &str, arguments: &[&str]) -> Command {
 fn events(output: &str, event: &str) -> Vec<Value> {
     let parsed = output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     parsed.filter(|line| line["event"] == event).collect()
-}
-
-fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
-    wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, fact);
 }
 
 /// A bench whose servers stay after a fault as long as they have clients, and whose daemon waits for what tells of it for
@@ -145,7 +141,7 @@ fn threads_and_sockets(pid: Pid) -> (usize, usize) {
 #[test]
 fn a_program_has_one_thread_and_one_socket_for_the_daemon_whatever_they_are_for() {
     once(|subject| {
-        let sim = Sim::started(subject, &[("MPS_TEST_VAULT_MEMFD", "1")]);
+        let sim = Sim::started(subject, &[TAKES_MEMORY_FILES]);
         let arguments = ["--idle", "--recoveries", "1", "--seconds", "600"];
         let alone = Process::start(&mut shim::recording(sim.command("mps-replay-probe", &arguments)));
         sim.wait_event(&alone, "ready");

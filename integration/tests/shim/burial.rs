@@ -5,9 +5,8 @@
 use super::replay::{events, is_whole, replaying};
 use integration::lab::LIMIT;
 use integration::lab::process::{Finished, Process, run};
-use integration::lab::watch::wait_for;
 use integration::shim;
-use integration::sim::{Sim, error_of, find_event};
+use integration::sim::{Sim, error_of, find_event, wait};
 use integration::under_test::once;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -16,10 +15,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-fn wait(sim: &Sim, what: &str, is_so: impl Fn() -> bool) {
-    wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, is_so);
-}
 
 /// Where the library's word goes that it may go on.
 fn go(sim: &Sim) -> PathBuf {

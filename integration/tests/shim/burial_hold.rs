@@ -6,18 +6,13 @@
 use super::replay::is_whole;
 use integration::lab::LIMIT;
 use integration::lab::process::{Process, run};
-use integration::lab::watch::wait_for;
 use integration::shim;
-use integration::sim::{Sim, error_of};
+use integration::sim::{Sim, error_of, wait};
 use integration::under_test::{Subject, once};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-
-fn wait(sim: &Sim, what: &str, is_so: impl Fn() -> bool) {
-    wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, is_so);
-}
 
 fn go(sim: &Sim) -> PathBuf {
     sim.lab.dir().join("go")

@@ -7,9 +7,8 @@ use super::replay::{events, is_whole};
 use super::spare::{STANDS, level};
 use integration::lab::LIMIT;
 use integration::lab::process::{Finished, Process};
-use integration::lab::watch::wait_for;
 use integration::shim;
-use integration::sim::{Sim, error_of, find_event};
+use integration::sim::{Sim, error_of, find_event, wait};
 use integration::under_test::{Subject, once};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -27,10 +26,6 @@ const BY_THE_SPARE: u64 = 1;
 const UNTOLD: (&str, &str) = ("MPS_SIM_TRAPS_UNTOLD", "1");
 /// By itself no server ends.
 const PATIENT: &str = "[faults]\nvictims_timeout = 3600\n";
-
-fn wait(sim: &Sim, what: &str, is_so: impl Fn() -> bool) {
-    wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, is_so);
-}
 
 fn bench(subject: &Subject, config: &str) -> Sim {
     let sim = Sim::new(subject, &[UNTOLD]);

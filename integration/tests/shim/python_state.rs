@@ -1,6 +1,7 @@
 //! The Python module `mps_state` on the simulated driver, with nothing but ctypes; it is installed as users do.
 
 use integration::lab::LIMIT;
+use integration::lab::escrow::TAKES_MEMORY_FILES;
 use integration::lab::process::{Finished, run};
 use integration::shim;
 use integration::sim::Sim;
@@ -27,7 +28,7 @@ fn program(sim: &Sim, what: &str, is_preloaded: bool) -> Finished {
 #[test]
 fn a_python_program_commits_and_its_successor_adopts() {
     once(|subject| {
-        let sim = Sim::new(subject, &[("MPS_TEST_VAULT_MEMFD", "1")]);
+        let sim = Sim::new(subject, &[TAKES_MEMORY_FILES]);
         sim.lab.start(&[]);
         let plain = program(&sim, "plain", false);
         assert_eq!((plain.stdout_text().as_str(), plain.code), ("NotPreloaded False\n", Some(0)), "{plain:?}");

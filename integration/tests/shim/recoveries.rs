@@ -2,19 +2,14 @@
 
 use integration::lab::LIMIT;
 use integration::lab::process::{Process, run};
-use integration::lab::watch::wait_for;
 use integration::shim;
-use integration::sim::{Sim, error_of};
+use integration::sim::{Sim, error_of, wait};
 use integration::under_test::once;
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 
 /// What the library says when a copy is ready.
 const STANDS: &str = "a spare copy of the driver stands";
-
-fn wait(sim: &Sim, what: &str, is_so: impl Fn() -> bool) {
-    wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, is_so);
-}
 
 fn objects(answer: &str) -> Vec<Value> {
     answer.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()

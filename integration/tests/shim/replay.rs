@@ -1,5 +1,7 @@
 //! A program whose driver has died goes on with a fresh copy of it, to the last byte, or is told why it cannot.
 
+mod fresh_copy;
+
 use integration::lab::LIMIT;
 use integration::lab::process::{Finished, Process, run};
 use integration::shim;
@@ -298,58 +300,5 @@ fn a_thread_that_does_not_come_out_of_the_driver_is_waited_for_in_bounds() {
         let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--light", "--stuck"]));
         assert_eq!(error_of(&refused), Some(719), "{subject}: {refused:?}");
         assert!(reason(&refused).contains("1 threads do not come out of the driver"), "{subject}: {refused:?}");
-    });
-}
-
-/// What the fresh copy of the driver is asked to do, one after the other.
-const STEPS: [&str; 20] = [
-    "cuInit",
-    "cuDevicePrimaryCtxRetain",
-    "cuCtxSetCurrent",
-    "cuMemAddressReserve",
-    "cuMemImportFromShareableHandle",
-    "cuMemMap",
-    "cuModuleLoadData",
-    "cuModuleGetFunction",
-    "cuStreamCreateWithPriority",
-    "cuEventCreate",
-    "cuMemHostRegister_v2",
-    "cuMemHostGetDevicePointer_v2",
-    "cuLibraryLoadData",
-    "cuModuleGetGlobal_v2",
-    "cuLibraryGetGlobal",
-    "cuMemcpyHtoD_v2",
-    "cuGraphCreate",
-    "cuGraphAddKernelNode_v2",
-    "cuGraphAddDependencies_v2",
-    "cuGraphInstantiateWithFlags",
-];
-
-#[test]
-fn a_fresh_copy_that_fails_leaves_the_program_with_the_error_it_had() {
-    once(|subject| {
-        for step in STEPS {
-            let sim = Sim::new(subject, &[("MPS_SIM_FAIL_AT", &format!("2:{step}"))]);
-            let refused =
-                finished(&mut replaying(&sim, &["--faults", "trap", "--light", "--pinned", "--variable", "--graph"]));
-            assert_eq!(error_of(&refused), Some(719), "{subject}: {step}: {refused:?}");
-            let name = step.trim_end_matches("_v2").trim_end_matches("WithPriority");
-            let name = name.replace("GetDevicePointer", "Register").replace("WithFlags", "");
-            assert!(reason(&refused).contains(&format!("{name} answers 999")), "{subject}: {step}: {refused:?}");
-        }
-    });
-}
-
-#[test]
-fn killed_at_any_step_a_program_leaves_its_neighbours_unharmed() {
-    once(|subject| {
-        let sim = Sim::started(subject, &[]);
-        for step in ["cuInit", "cuDevicePrimaryCtxRetain", "cuMemMap", "cuModuleLoadData"] {
-            let mut probe = replaying(&sim, &["--faults", "trap", "--light"]);
-            probe.env("MPS_SIM_END_AT", format!("2:{step}"));
-            let killed = finished(&mut probe);
-            assert_eq!(killed.signal, Some(9), "{subject}: {step}: {killed:?}");
-            assert_eq!(error_of(&sim.run("mps-first-alloc", &[])), None, "{subject}: {step}: the next one is served");
-        }
     });
 }

@@ -2,6 +2,7 @@
 //! `mps-replay-probe`, each on a server that is killed under its work.
 
 mod functions;
+mod gpus;
 mod unheard;
 
 use integration::lab::LIMIT;
@@ -237,70 +238,6 @@ fn play_alone(subject: &Subject, name: &str, variables: &[(&str, &str)]) -> Valu
 
 /// What a call answers that finds a fault of the program's own, and the next one.
 const FOUND: [u32; 2] = [719, 0];
-
-#[test]
-fn a_fault_on_one_gpu_leaves_the_work_of_another_one_to_its_end() {
-    once(|subject| {
-        let line = play_alone(subject, "other-gpu", &[("MPS_SIM_DEVICES", "2")]);
-        assert_eq!(line["heard"], json!({ "found": FOUND, "other": 0, "is_done": true }), "{subject}: {line}");
-        assert_eq!(line["recovery"]["lost_streams"], 1, "{subject}: {line}");
-    });
-}
-
-/// The simulated driver lets neither context be made before the other one is asked for.
-#[test]
-fn the_contexts_of_two_gpus_are_made_side_by_side() {
-    once(|subject| {
-        let together = [("MPS_SIM_DEVICES", "2"), ("MPS_SIM_MEET_AT", "2:cuDevicePrimaryCtxRetain:2")];
-        let line = play_alone(subject, "other-gpu", &together);
-        assert_eq!(line["heard"], json!({ "found": FOUND, "other": 0, "is_done": true }), "{subject}: {line}");
-        let line = play(subject, "other-context", 1, &together);
-        assert_eq!(line["recovery"]["count"], 1, "{subject}: {line}");
-    });
-}
-
-#[test]
-fn a_context_that_cannot_be_made_on_either_gpu_is_as_it_was() {
-    once(|subject| {
-        for call in 1..=2 {
-            let fails = format!("2:cuDevicePrimaryCtxRetain:{call}");
-            let variables = [("MPS_SIM_DEVICES", "2"), ("MPS_SIM_FAIL_AT", fails.as_str())];
-            let sim = Sim::new(subject, &variables);
-            let finished = super::replay::finished(&mut super::replay::replaying(&sim, &["--scene", "other-gpu"]));
-            let said = finished.stderr_text();
-            let wanted = "not recovered from CUDA error 719: cuDevicePrimaryCtxRetain answers 999";
-            assert!(said.contains(wanted), "{subject}: {call}: {finished:?}");
-        }
-    });
-}
-
-#[test]
-fn a_gpu_of_which_a_program_has_the_contexts_handle_alone_is_in_nobodys_way() {
-    // As with cudart, which has the handles of all GPUs.
-    let expected = json!({
-        "absent": 709, "early": 0, "found": FOUND, "active": [false, false, false],
-        "the_same": [true, true], "again": [true, true], "used": true,
-    });
-    once(|subject| {
-        let line = play_alone(subject, "named-contexts", &[("MPS_SIM_DEVICES", "2")]);
-        assert_eq!(line["heard"], expected, "{subject}: {line}");
-        assert_eq!(line["recovery"]["way"], 0, "{subject}: {line}");
-    });
-}
-
-/// cuBLAS asks the driver's private table for it, and fails where it is told of none.
-#[test]
-fn a_threads_current_context_is_the_same_by_the_private_table_before_and_after_a_fault() {
-    let expected = json!({
-        "begun": [0, "none", "none"], "set": [0, [0, 1, 1]], "found": FOUND, "here": [0, 0, 0], "there": [0, 1, 1],
-        "fresh": [0, "none", "none"], "by_the_table": [0, [0, 0, 0]], "by_the_function": [true, [0, 1, 1]],
-        "left": [0, [0, "none", "none"]],
-    });
-    once(|subject| {
-        let line = play_alone(subject, "private-current", &[("MPS_SIM_DEVICES", "2")]);
-        assert_eq!(line["heard"], expected, "{subject}: {line}");
-    });
-}
 
 /// Where a kernel's arguments lie is asked once for each function, which ends with its module.
 #[test]

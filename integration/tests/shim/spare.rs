@@ -7,9 +7,8 @@ use super::replay::{events, is_whole};
 use super::steps::{Victim, armed, strike};
 use integration::lab::LIMIT;
 use integration::lab::process::{Finished, Process};
-use integration::lab::watch::wait_for;
 use integration::shim;
-use integration::sim::{Sim, error_of, find_event};
+use integration::sim::{Sim, error_of, find_event, wait};
 use integration::under_test::{Subject, once};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -44,10 +43,6 @@ pub(super) fn probe(sim: &Sim, other: &Sim, arguments: &[&str]) -> Command {
     command.env("MPS_SHIM_REPLAY", "spare").env("MPS_SHIM_LOG", "1");
     command.env("MPS_SHIM_TEST_SPARE", other.lab.pipe_dir());
     command
-}
-
-fn wait(sim: &Sim, what: &str, is_so: impl Fn() -> bool) {
-    wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, is_so);
 }
 
 /// Waits until a copy stands. One that was made while the program reserved addresses is given up for another one.

@@ -4,22 +4,22 @@
 //! The proof is held up by stopping the predecessor's server; a predecessor that is dead and has not ended is one of which a
 //! thread is traced.
 
-use super::steps::{Victim, armed, is_succeeded, strike};
+mod deaths;
+
+use super::steps::is_succeeded;
 use integration::lab::LIMIT;
+use integration::lab::escrow::TAKES_MEMORY_FILES;
 use integration::lab::half_dead::HalfDead;
 use integration::lab::process::ended_within;
-use integration::lab::watch::wait_for;
 use integration::shim;
 use integration::shim::heir::Heir;
-use integration::sim::Sim;
+use integration::sim::{Sim, wait};
 use integration::under_test::{Subject, once};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 
-/// The simulated driver's memory is memory files.
-const TAKES_MEMORY_FILES: (&str, &str) = ("MPS_TEST_VAULT_MEMFD", "1");
 /// A standby on another server, and no server that is killed because it is stopped.
 const STANDBY: [(&str, &str); 2] = [("MPS_SHIM_STANDBY", "1"), ("MPS_DOMAIN", "standby")];
 const CONFIG: &str = "kill_timeout = 3600\n[domains]\nby = \"label\"\n";
@@ -29,10 +29,6 @@ const REGIONS: usize = 2;
 pub(super) const MAPPING: [&str; 2] = ["offer-answered", "offer-mapped"];
 /// Of one to which that is offered no more.
 pub(super) const WITHDRAWN: &str = "offer-withdrawn";
-
-fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
-    wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, fact);
-}
 
 /// Pieces of GPU memory that a process has mapped.
 fn mapped(pid: Pid) -> usize {
@@ -270,77 +266,5 @@ fn memory_that_can_not_be_mapped_ahead_is_mapped_when_its_turn_has_come() {
         is_whole(&adopted);
         let [offered, mapped, at_rest] = times(&adopted);
         assert!(offered == 0 && mapped >= at_rest, "{adopted}");
-    });
-}
-
-#[test]
-fn whoever_is_killed_at_any_step_of_mapping_ahead_nothing_is_lost_or_leaks() {
-    once(|subject| {
-        for victim in [Victim::Program, Victim::Daemon] {
-            for step in MAPPING {
-                let context = format!("{victim:?} at {step}");
-                let mut scene = Scene::new(subject);
-                let variables = armed(victim, step, 1);
-                let more: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-                let standby = scene.standby(&more);
-                scene.predecessor_dies();
-                strike(&scene.sim, standby.pid(), victim, step);
-                scene.server_goes_on();
-                if victim == Victim::Daemon {
-                    is_whole(&standby.event("adopted"));
-                }
-                standby.kill_9();
-                is_succeeded(&scene.sim, &[6], &context);
-            }
-        }
-    });
-}
-
-#[test]
-fn a_standby_that_dies_when_it_has_given_an_offer_back_leaves_all_to_the_next() {
-    once(|subject| {
-        let mut scene = Scene::new(subject);
-        let variables = armed(Victim::Program, WITHDRAWN, 1);
-        let more: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let standby = scene.standby(&more);
-        scene.predecessor_dies();
-        scene.waits_until_mapped(&standby, REGIONS);
-        let daemon = scene.sim.lab.running_daemon();
-        kill(daemon, Signal::SIGKILL).expect("it is ours");
-        scene.sim.lab.wait_gone(daemon);
-        scene.sim.lab.start(&[]);
-        assert!(ended_within(standby.pid(), LIMIT), "it comes to {WITHDRAWN}");
-        scene.server_goes_on();
-        standby.kill_9();
-        is_succeeded(&scene.sim, &[6], WITHDRAWN);
-    });
-}
-
-#[test]
-fn a_daemon_killed_when_it_knows_of_the_end_or_has_offered_costs_nothing() {
-    once(|subject| {
-        for point in ["owner-ends-seen", "offer-made"] {
-            let sim = Sim::new(subject, &[TAKES_MEMORY_FILES]);
-            sim.config(CONFIG);
-            let mut daemon = sim.lab.command(&["-f"]).env("MPS_TEST_KILL_AT", point).spawn().expect("it starts");
-            wait(&sim, "the door", || sim.lab.pipe_dir().join("shim").exists());
-            let mut primary = Heir::start(&sim, "llm");
-            primary.succeeds("make small 5000 1", "made");
-            primary.succeeds("make large 34603012 3", "made");
-            primary.succeeds("commit 6 10000", "committed");
-            let mut standby = Heir::begin(&sim, "llm", &STANDBY);
-            let _ready = standby.event("ready");
-            standby.tell("wait 60000");
-            let dying = HalfDead::keep(primary.pid());
-            kill(primary.pid(), Signal::SIGKILL).expect("it is ours");
-            assert!(!daemon.wait().expect("our child").success(), "it dies at {point}");
-            sim.lab.start(&[]);
-            drop(dying);
-            let adopted = standby.event("adopted");
-            assert_eq!((&adopted["code"], &adopted["is_intact"]), (&0.into(), &true.into()), "{point}: {adopted}");
-            primary.kill_9();
-            standby.kill_9();
-            is_succeeded(&sim, &[6], point);
-        }
     });
 }

@@ -5,13 +5,14 @@
 //! own end it is killed there. For the others' it is stopped there, they are killed, and it goes on.
 
 mod hit_again;
+mod recovery;
 
 use integration::lab::LIMIT;
-use integration::lab::process::{Process, ended_within};
-use integration::lab::watch::wait_for;
+use integration::lab::escrow::TAKES_MEMORY_FILES;
+use integration::lab::process::ended_within;
 use integration::shim;
 use integration::shim::heir::Heir;
-use integration::sim::{Sim, error_of, find_event};
+use integration::sim::{Sim, error_of, wait};
 use integration::under_test::{Subject, once};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -19,10 +20,9 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 
-const STEPS: &str = include_str!("../../../client-shim/src/process/failpoint.rs");
-/// The simulated driver's memory is memory files.
-const TAKES_MEMORY_FILES: (&str, &str) = ("MPS_TEST_VAULT_MEMFD", "1");
+use recovery::{REPLAY, UNPROVEN};
 
+const STEPS: &str = include_str!("../../../client-shim/src/process/failpoint.rs");
 /// Steps of a program that allocates, frees and commits, and which time of each is the one after its first commit.
 const ALLOCATION: [(&str, u32); 11] = [
     ("memory-created", 2),
@@ -48,30 +48,6 @@ const ADOPTION: [(&str, u32); 6] = [
 ];
 /// Steps of a program that commits what it has a shadow of, a second time.
 const SHADOW: [(&str, u32); 1] = [("shadow-copied", 2)];
-/// Steps of a program that is recovered in place.
-const REPLAY: [&str; 19] = [
-    "gate-closed",
-    "threads-out",
-    "dead-unmapped",
-    "name-freed",
-    "copy-found",
-    "copy-loaded",
-    "copy-leads",
-    "copy-initialised",
-    "contexts-again",
-    "memory-again",
-    "objects-again",
-    "private-led",
-    "handles-renamed",
-    "generation-known",
-    "gate-open",
-    "burial-begun",
-    "dead-silenced",
-    "dead-amputated",
-    "renewal-told",
-];
-/// Steps of one whose server has ended, and nobody says so.
-const UNPROVEN: [&str; 1] = ["dead-cut-early"];
 
 /// Who is killed when the program has come to a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,10 +61,6 @@ fn started(subject: &Subject) -> Sim {
     let sim = Sim::new(subject, &[TAKES_MEMORY_FILES]);
     sim.lab.start(&[]);
     sim
-}
-
-fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
-    wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, fact);
 }
 
 /// Has the step taken: the variables for the program.
@@ -305,52 +277,6 @@ fn a_server_killed_at_any_step_of_an_adoption_costs_no_byte() {
 #[test]
 fn a_daemon_killed_at_any_step_of_an_adoption_costs_nothing() {
     adoption(Victim::Daemon);
-}
-
-fn replay(victim: Victim) {
-    once(|subject| {
-        for step in REPLAY {
-            let context = format!("{victim:?} at {step}");
-            let sim = started(subject);
-            let mut command = shim::recording(
-                sim.command("mps-replay-probe", &["--faults", "trap", "--light", "--until-stdin-closes"]),
-            );
-            command.env("MPS_SHIM_REPLAY", "in-place").envs(armed(victim, step, 1));
-            // The last step is one of a thread of the library, which the program's end would forestall.
-            let probe = Process::start_with_input(&mut command);
-            strike(&sim, probe.pid(), victim, step);
-            let finished = probe.finish(LIMIT).expect("it ends");
-            let output = finished.stdout_text();
-            assert!(find_event(&output, "wrong").is_none(), "{context}: {finished:?}");
-            match victim {
-                Victim::Program => assert_eq!(finished.signal, Some(9), "{context}: {finished:?}"),
-                Victim::Servers | Victim::Daemon => {
-                    // Either it goes on with every byte right, or it ends with an error and takes nothing for good.
-                    let end = find_event(&output, "end");
-                    let is_whole = end.is_some_and(|end| end["is_intact"] == true);
-                    assert_eq!(is_whole, error_of(&finished).is_none(), "{context}: {finished:?}");
-                    assert_eq!(finished.signal, None, "{context}: {finished:?}");
-                }
-            }
-            assert_eq!(error_of(&sim.run("mps-first-alloc", &[])), None, "{context}: the next one is served");
-            wait(&sim, &format!("{context}: no descriptor of memory"), || files_held(&sim) == 0);
-        }
-    });
-}
-
-#[test]
-fn a_program_killed_at_any_step_of_its_recovery_leaves_its_neighbours_unharmed() {
-    replay(Victim::Program);
-}
-
-#[test]
-fn a_server_killed_at_any_step_of_a_recovery_costs_the_program_no_torn_byte() {
-    replay(Victim::Servers);
-}
-
-#[test]
-fn a_daemon_killed_at_any_step_of_a_recovery_costs_the_program_no_torn_byte() {
-    replay(Victim::Daemon);
 }
 
 #[test]

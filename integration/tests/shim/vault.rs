@@ -1,6 +1,7 @@
 //! What a program under the preloaded library keeps outlives the program and the daemon, and its successor takes it over.
 
 use integration::lab::LIMIT;
+use integration::lab::escrow::TAKES_MEMORY_FILES;
 use integration::lab::watch::wait_for;
 use integration::shim::heir::Heir;
 use integration::sim::Sim;
@@ -8,8 +9,6 @@ use integration::under_test::once;
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 
-/// The simulated driver's memory is memory files.
-const TAKES_MEMORY_FILES: (&str, &str) = ("MPS_TEST_VAULT_MEMFD", "1");
 const STANDBY: (&str, &str) = ("MPS_SHIM_STANDBY", "1");
 
 fn started(subject: &integration::under_test::Subject) -> Sim {

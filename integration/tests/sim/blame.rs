@@ -6,7 +6,7 @@ use integration::lab::process::Process;
 use integration::lab::stage::long_or;
 use integration::lab::watch::wait_for;
 use integration::lab::{LIMIT, VERY_PATIENT};
-use integration::sim::{Sim, error_of, find_event, held};
+use integration::sim::{Sim, error_of, held, is_unharmed};
 use integration::under_test::{Subject, once};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
@@ -42,18 +42,6 @@ fn watched(subject: &Subject, config: &str) -> Sim {
 
 fn bystander(sim: &Sim) -> Process {
     sim.start("mps-bystander", &["--every-ms", "50"], "ready")
-}
-
-fn error_so_far(process: &Process) -> Option<u64> {
-    find_event(&process.output(), "error")?.get("code")?.as_u64()
-}
-
-fn is_unharmed(sim: &Sim, process: &Process) {
-    let lines = || process.output().matches("progress").count();
-    let before = lines();
-    let dir = sim.lab.dir();
-    wait_for(dir, dir, LIMIT, "the bystander goes on", || lines() >= before + 3 || error_so_far(process).is_some());
-    assert_eq!(error_so_far(process), None, "{}\n{}", process.output(), sim.lab.log("control.log"));
 }
 
 /// The verdicts so far, without the time before and the number.

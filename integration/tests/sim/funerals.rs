@@ -1,44 +1,27 @@
 //! A client that dies in the middle of a kernel while somebody keeps copies of its UVM descriptors: by the daemon's own
 //! code in `mps-witness`, as measured on an H200 for both copies, and by the driver's source for one of them.
 
+use integration::lab::LIMIT;
 use integration::lab::process::Process;
-use integration::lab::watch::wait_for;
-use integration::lab::{LIMIT, Lab};
-use integration::sim::{Sim, error_of, find_event, held};
+use integration::sim::{Sim, error_of, find_event, held, is_unharmed, wait};
 use integration::under_test::{for_each, subjects};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use sim_wire::uvm::{self, Kind};
 use std::fs::File;
 
-fn wait(lab: &Lab, what: &str, fact: impl Fn() -> bool) {
-    wait_for(lab.dir(), lab.dir(), LIMIT, what, fact);
-}
-
-fn error_so_far(process: &Process) -> Option<u64> {
-    find_event(&process.output(), "error")?.get("code")?.as_u64()
-}
-
 /// A client in a kernel that ends when the test says so, and its busy word.
 fn in_kernel(sim: &Sim) -> (Process, File) {
     let process = sim.start("mps-aggressor", &["endless"], "launched");
     let file = held::look_at(process.pid());
     // Launching returns before the kernel runs.
-    wait(&sim.lab, "the kernel runs", || uvm::busy_until(&file).is_ok_and(|until| until > uvm::now()));
+    wait(sim, "the kernel runs", || uvm::busy_until(&file).is_ok_and(|until| until > uvm::now()));
     (process, file)
 }
 
 /// A client that works on and on, and often says so.
 fn bystander(sim: &Sim) -> Process {
     sim.start("mps-bystander", &["--every-ms", "50"], "ready")
-}
-
-/// Waits until a bystander has worked for longer than a fault takes to reach it.
-fn is_unharmed(sim: &Sim, process: &Process) {
-    let lines = || process.output().matches("progress").count();
-    let before = lines();
-    wait(&sim.lab, "the bystander goes on", || lines() >= before + 3 || error_so_far(process).is_some());
-    assert_eq!(error_so_far(process), None, "{}", process.output());
 }
 
 /// `mps-witness` that keeps the client's copies until it is waited for.
@@ -140,6 +123,6 @@ fn gpu_memory_of_the_dead_stays_as_long_as_a_copy_of_either_descriptor() {
         assert_eq!(memory.in_use(0), in_use, "{subject}: the second keeps the first");
         drop(mm);
         // A child that another test has just forked has them until it executes its program.
-        wait(&sim.lab, "the memory's end", || memory.in_use(0) == 0);
+        wait(&sim, "the memory's end", || memory.in_use(0) == 0);
     });
 }

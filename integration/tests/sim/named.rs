@@ -1,19 +1,13 @@
 //! Named servers and namespaces of the third interface, with clients that come by their sockets.
 
-use integration::lab::LIMIT;
 use integration::lab::process::Process;
-use integration::lab::watch::wait_for;
-use integration::sim::{Sim, error_of, library};
+use integration::sim::{Sim, error_of, library, wait};
 use integration::under_test::{Subject, for_each, only_ours};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
-
-fn wait(sim: &Sim, what: &str, is_so: impl Fn() -> bool) {
-    wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, is_so);
-}
 
 /// A command that says nothing and succeeds.
 fn does(sim: &Sim, line: &str) {

@@ -4,7 +4,7 @@
 use integration::lab::LIMIT;
 use integration::lab::process::Process;
 use integration::lab::watch::wait_for;
-use integration::sim::{Sim, error_of, find_event};
+use integration::sim::{Sim, error_of, find_event, wait};
 use integration::under_test::{Subject, for_each, only_ours};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -19,10 +19,6 @@ fn once(test: impl Fn(&Subject)) {
 
 /// More than any test waits for, as a multiple of the daemon's own deadlines.
 const ENDLESS: (&str, &str) = ("MPS_TEST_PATIENCE", "100000");
-
-fn wait(sim: &Sim, what: &str, is_so: impl Fn() -> bool) {
-    wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, is_so);
-}
 
 /// A program that has its process's connection on its way to a server that is stopped, and is followed by the daemon; and
 /// that server.

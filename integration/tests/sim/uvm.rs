@@ -1,10 +1,12 @@
 //! The tools queue as a witness, and the copies of clients' descriptors: the daemon's own code in `mps-witness`, with a
 //! simulated kernel module under it.
 
+mod refusals;
+
 use integration::lab::LIMIT;
 use integration::lab::process::Process;
 use integration::lab::watch::wait_for;
-use integration::sim::{Sim, bearer, error_of, find_event, held};
+use integration::sim::{Sim, bearer, error_of, held};
 use integration::under_test::{Subject, for_each, only_ours, subjects};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
@@ -14,14 +16,11 @@ use sim_wire::tools::Event;
 use sim_wire::uvm::{self, Kind};
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::process::CommandExt;
 
 /// The releases whose structures differ.
 const RELEASES: [&str; 5] = ["535", "550", "560", "565", "580"];
 /// The GPU of the simulation.
 const GPU: &str = "GPU-5e900000-6d70-732d-7369-6d0000000000";
-/// A user without rights.
-const NOBODY: u32 = 65_534;
 
 /// Runs a test that needs no daemon, once.
 fn once(test: impl Fn(&Subject)) {
@@ -244,76 +243,6 @@ fn another_address_space_of_the_same_process_is_watched_as_well() {
         // A look that was under way may have found what the dying process had, for a moment.
         assert!(closed.starts_with(&[Some(1), Some(2)]), "{output}");
         assert_eq!(closed.len(), events(&output, "attached").len(), "{output}");
-    });
-}
-
-/// What a witness says that comes to nothing.
-fn failure(sim: &Sim, arguments: &[&str], variables: &[(&str, &str)], user: Option<u32>) -> String {
-    let mut command = sim.witness(arguments);
-    command.envs(variables.iter().copied());
-    if let Some(user) = user {
-        command.uid(user);
-    }
-    let finished = sim.finish(Process::start(&mut command));
-    assert_eq!(finished.code, Some(1), "{}", finished.stdout_text());
-    let failed = find_event(&finished.stdout_text(), "failed").expect("it says why");
-    failed["error"].as_str().expect("a text").to_owned()
-}
-
-#[test]
-fn what_is_missing_is_said_clearly() {
-    once(|subject| {
-        let sim = Sim::new(subject, &[]);
-        let client = bear(&[]);
-        let pid = client.pid().to_string();
-        let brief = ["--wait", "0.1", &pid];
-        assert!(failure(&sim, &brief, &[], None).contains("no new UVM address space yet"));
-        assert!(failure(&sim, &brief, &[("MPS_SIM_UVM_TOOLS", "missing")], None).contains("/dev/nvidia-uvm-tools"));
-        assert!(failure(&sim, &brief, &[("MPS_SIM_UVM_TOOLS", "forbidden")], None).contains("not permitted"));
-        assert!(failure(&sim, &["--", "true"], &[], None).contains("the process has ended"));
-    });
-}
-
-#[test]
-fn without_the_right_to_trace_the_refusal_says_which_right_is_missing() {
-    once(|subject| {
-        let sim = Sim::new(subject, &[]);
-        let files = space(3);
-        let client = bear(&[&files[0], &files[1]]);
-        let installed = sim.lab.bin_dir(&[("witness", sim.witness(&[]).get_program().as_ref())]);
-        let command = sim.witness(&[&client.pid().to_string()]);
-        let library = command.get_envs().find(|(name, _)| *name == "LD_PRELOAD").and_then(|(_, value)| value);
-        let readable = sim.lab.bin_dir(&[("libuvm_sim.so", library.expect("it is preloaded").as_ref())]);
-        let mut unprivileged = std::process::Command::new(installed.join("witness"));
-        unprivileged.args(command.get_args()).env_clear();
-        unprivileged.env("LD_PRELOAD", readable.join("libuvm_sim.so")).env("MPS_SIM_UVM_DIR", sim.uvm_dir());
-        if nix::unistd::geteuid().is_root() {
-            unprivileged.uid(NOBODY).gid(NOBODY);
-            let finished = sim.finish(Process::start(&mut unprivileged));
-            let failed = find_event(&finished.stdout_text(), "failed").expect("it says why");
-            assert!(failed["error"].as_str().is_some_and(|text| text.contains("CAP_SYS_PTRACE")), "{failed}");
-        } else {
-            integration::under_test::Skipped("only root can become another user".to_owned()).report();
-        }
-    });
-}
-
-#[test]
-fn files_that_only_look_like_uvm_descriptors_harm_nobody() {
-    once(|subject| {
-        let sim = Sim::new(subject, &[]);
-        let dir = sim.lab.dir();
-        let fifo = dir.join("nvidia-uvm");
-        mkfifo(&fifo, Mode::S_IRWXU).expect("the bench's folder is ours");
-        let fifo = OpenOptions::new().read(true).write(true).open(&fifo).expect("a FIFO opens for both");
-        let plain = File::create(dir.join("a-nvidia-uvm")).expect("the bench's folder is ours");
-        let files = space(5);
-        let client = bear(&[&fifo, &plain, &files[0], &files[1]]);
-        let witness = witness(&sim, &client, &[]);
-        let attached = wait_events(&sim, &witness, "attached", 1);
-        assert_eq!(attached[0]["descriptors"].as_array().map(Vec::len), Some(2), "{attached:?}");
-        event(5, 0x99).send(&sim.uvm_dir()).expect("somebody listens");
-        assert_eq!(addresses(&wait_events(&sim, &witness, "fault", 1)), ["0x99"]);
     });
 }
 

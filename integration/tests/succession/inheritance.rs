@@ -2,8 +2,7 @@
 
 use integration::lab::LIMIT;
 use integration::lab::process::Process;
-use integration::lab::watch::wait_for;
-use integration::sim::{Sim, error_of, find_event, held};
+use integration::sim::{Sim, error_of, held, is_unharmed, wait};
 use integration::under_test::{Subject, for_each, only_ours};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -24,21 +23,6 @@ fn bench(subject: &Subject, config: &str) -> Sim {
     sim.config(config);
     sim.lab.start(&[]);
     sim
-}
-
-fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
-    wait_for(sim.lab.dir(), sim.lab.log_dir(), LIMIT, what, fact);
-}
-
-fn error_so_far(process: &Process) -> Option<u64> {
-    find_event(&process.output(), "error")?.get("code")?.as_u64()
-}
-
-fn is_unharmed(sim: &Sim, process: &Process) {
-    let lines = || process.output().matches("progress").count();
-    let before = lines();
-    wait(sim, "the bystander goes on", || lines() >= before + 3 || error_so_far(process).is_some());
-    assert_eq!(error_so_far(process), None, "{}\n{}", process.output(), sim.lab.log("control.log"));
 }
 
 fn kill_daemon(sim: &Sim) {

@@ -1,13 +1,11 @@
 //! A daemon that takes the simulated driver's memory, and what it has open when it has none.
 
-use integration::lab::escrow::Shim;
+use integration::lab::escrow::{Shim, TAKES_MEMORY_FILES};
 use integration::lab::stage::Stage;
 use integration::lab::sudden_death::{AtRest, steady};
 
 pub(crate) const ROOT: u32 = 0;
 pub(crate) const OTHER: u32 = 1000;
-/// A daemon with this takes memory files for the driver's memory.
-pub(crate) const TAKES_MEMORY_FILES: (&str, &str) = ("MPS_TEST_VAULT_MEMFD", "1");
 
 /// Starts one.
 pub(crate) fn start(stage: &mut Stage) {

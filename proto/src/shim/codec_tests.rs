@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::shim::{MOST_STEPS, Way};
+use crate::shim::message::Range;
+use crate::shim::{MAX_COMMIT_BYTES, MAX_GPU_BYTES, MAX_RANGES, MOST_STEPS, Way};
 
 fn region() -> Region {
     Region {

@@ -6,7 +6,11 @@
 //! are recovered like any other memory. To the driver of a process without the library such a handle says nothing.
 #![expect(unsafe_code, reason = "calls the driver, and writes its result parameters")]
 
+mod said;
+
 use std::{collections::BTreeMap, io, ptr};
+
+use said::Said;
 
 use super::{
     mapping::{self, own},
@@ -34,43 +38,6 @@ use crate::{
         passing::{self, Kind, Secret},
     },
 };
-
-/// What a handle of ours begins with. The driver's begin with numbers.
-const MAGIC: [u8; 8] = *b"ReMPSipc";
-
-/// What a handle of ours says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Said {
-    /// Whom to ask.
-    secret: Secret,
-    /// For which piece of memory: a number that no other one has, or had.
-    piece: u64,
-    /// Its bytes.
-    size: u64,
-    /// Where in it the block begins.
-    offset: u64,
-}
-
-impl Said {
-    fn write(&self) -> CUipcMemHandle {
-        let mut bytes = [0; 64];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..24].copy_from_slice(&self.secret);
-        for (place, word) in bytes[24..48].chunks_exact_mut(8).zip([self.piece, self.size, self.offset]) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        CUipcMemHandle(bytes)
-    }
-
-    /// `None` of what is not ours, or is none that we have written.
-    fn read(CUipcMemHandle(bytes): &CUipcMemHandle) -> Option<Self> {
-        let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
-        let secret = *bytes[8..].first_chunk()?;
-        let said = Self { secret, piece: word(24)?, size: word(32)?, offset: word(40)? };
-        let is_sound = bytes.starts_with(&MAGIC) && said.size.is_multiple_of(PAGE) && said.offset < said.size;
-        is_sound.then_some(said)
-    }
-}
 
 /// What another process's memory is here.
 #[derive(Debug)]
@@ -310,34 +277,4 @@ impl Ipc {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{CUipcMemHandle, Closed, Ipc, Opened, PAGE, Said};
-
-    const SAID: Said = Said { secret: [7; 16], piece: 5, size: 3 * PAGE, offset: 512 };
-
-    #[test]
-    fn a_handle_says_what_was_written_and_others_say_nothing() {
-        assert_eq!(Said::read(&SAID.write()), Some(SAID));
-        assert_eq!(Said::read(&CUipcMemHandle([3; 64])), None);
-        for wrong in [Said { size: 5, ..SAID }, Said { offset: 3 * PAGE, ..SAID }, Said { size: 0, offset: 0, ..SAID }]
-        {
-            assert_eq!(Said::read(&wrong.write()), None, "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn what_is_opened_twice_is_mapped_once_and_goes_when_both_are_closed() {
-        let mut ipc = Ipc::default();
-        assert_eq!(ipc.again(&SAID), None);
-        assert_eq!(ipc.note(&SAID, Opened { base: 0x1000, size: SAID.size, count: 1 }), None);
-        assert_eq!(ipc.again(&Said { offset: 1024, ..SAID }), Some(0x1000), "another block of the same slab");
-        let other = Opened { base: 0x9000_0000, size: SAID.size, count: 1 };
-        assert_eq!(ipc.note(&SAID, other), Some(0x1000), "two threads at once");
-        assert_eq!(ipc.close(0x900), Closed::Unknown);
-        assert_eq!(
-            [0x1200, 0x1400, 0x1000].map(|at| ipc.close(at)),
-            [Closed::StillOpen, Closed::StillOpen, Closed::Last(0x1000, SAID.size),]
-        );
-        assert_eq!(ipc.close(0x1200), Closed::Unknown);
-    }
-}
+mod tests;

@@ -20,66 +20,29 @@
 mod healthy;
 mod lost;
 mod moving;
+mod naming;
+mod sums;
 
 pub(crate) use super::events::last_unheard;
 pub(crate) use healthy::{Quick, begin_healthy, begin_quickly, may_be_quick};
 pub(crate) use lost::lose;
 pub(crate) use moving::Pulse;
-
-use std::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use naming::captured;
+pub(crate) use sums::{aside, busy, busy_streams, finished_context, given, lost};
 
 use super::counts::{Given, Mark};
 use super::events::{Behind, Events, Known, Passed};
 use super::hosts;
 use super::places::{self, LEGACY, Place, SHARED};
 use super::recorded::{self, Look, Seen};
-use super::thread_streams;
+use crate::cuda::arguments::Subject;
 use crate::cuda::functions::Effect;
-use crate::cuda::{
-    arguments::Subject,
-    names,
-    types::{CUcontext, CUstream},
-};
 use crate::{
     cuda::result::CUresult,
-    kept::{
-        objects::{has_capture, recipes},
-        work::WORK,
-    },
+    kept::{objects::has_capture, work::WORK},
 };
 use lost::is_doubt;
-
-/// `CU_STREAM_LEGACY`, `CU_STREAM_PER_THREAD`.
-const LEGACY_STREAM: usize = 1;
-const PER_THREAD_STREAM: usize = 2;
-
-/// The name of the stream that a call means.
-fn key(stream: usize, is_per_thread: bool, context: usize) -> usize {
-    match stream {
-        0 if is_per_thread => thread_streams::name(context),
-        0 | LEGACY_STREAM => context | LEGACY,
-        PER_THREAD_STREAM => thread_streams::name(context),
-        name => name,
-    }
-}
-
-/// The context that a stream is of, by name; 0 if that is not known.
-fn context_of(name: usize, current: usize) -> usize {
-    if name & (LEGACY | places::PER_THREAD) != 0 {
-        return current;
-    }
-    let known = recipes(|recipes| recipes.stream_context(names::current_of(name)));
-    known.ok().flatten().map_or(0, names::name_of)
-}
-
-/// The current context by name, of a thread of which we have not noted any.
-#[cold]
-#[expect(unsafe_code, reason = "calls the driver")]
-fn asked() -> usize {
-    let mut context = CUcontext(0);
-    let answer = driver!(context::cuCtxGetCurrent(&raw mut context));
-    if answer.is_success() { names::name_of(context.0) } else { 0 }
-}
+use naming::{PER_THREAD_STREAM, asked, context_of, key};
 
 /// A record of an event: one of those that are noted under the lock, or one that a thread has noted for itself.
 #[derive(Clone, Copy, Debug)]
@@ -340,40 +303,6 @@ pub(crate) fn ended_context(name: usize) {
     places::end_context(name);
 }
 
-/// All work of a context, by name, is done: it was waited for while the gate was closed.
-pub(crate) fn finished_context(name: usize) {
-    places::of(name).for_each(|(_, place)| place.counts().complete_all());
-}
-
-/// How many streams have work that is not known to be done. Nobody gives any meanwhile: the gate is closed.
-pub(crate) fn busy() -> usize {
-    places::used().filter(|(_, place)| place.counts().is_busy()).count()
-}
-
-/// Calls of functions of which nobody knows whether they give work.
-static ASIDE: AtomicU64 = AtomicU64::new(0);
-
-/// Such a call begins.
-pub(crate) fn aside() {
-    ASIDE.fetch_add(1, Ordering::SeqCst);
-}
-
-/// How much work there has been so far. It is another number from each call on that gives some, or may.
-pub(crate) fn given() -> u64 {
-    places::given().wrapping_add(ASIDE.load(Ordering::SeqCst))
-}
-
-/// Streams with work that is not known to be done, by name and with their contexts, as far as other threads can name
-/// them; 0 is a context's default stream.
-pub(crate) fn busy_streams() -> Vec<(usize, usize)> {
-    places::used().filter(|(_, place)| place.counts().is_busy()).filter_map(|(_, place)| place.named()).collect()
-}
-
-/// How many pieces of work are not known to be done. The gate is closed.
-pub(crate) fn lost() -> u64 {
-    places::used().map(|(_, place)| place.counts().open()).sum()
-}
-
 /// A stream, by name, is being given a function of the host.
 pub(crate) fn gives_function(stream: usize) {
     if stream <= PER_THREAD_STREAM {
@@ -390,9 +319,4 @@ pub(crate) fn has_told(effect: Effect, subject: &Subject, is_per_thread: bool, c
     {
         hosts::are_told(at);
     }
-}
-
-/// What a capture of this stream is called: a thread's default stream has no handle.
-pub(crate) fn captured(stream: CUstream) -> usize {
-    if matches!(stream.0, 0 | PER_THREAD_STREAM) { thread_streams::name(0) } else { stream.0 }
 }

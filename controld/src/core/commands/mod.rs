@@ -5,6 +5,7 @@
 //! | this file | what is done at once |
 //! | [`rights`] | who may do what |
 //! | [`answers`] | what servers say to it |
+//! | [`of_server`] | what is done with the server that they name |
 //! | [`hidden`] | what differs of clients without a pid here |
 //! | [`named`] | what changes named servers and namespaces |
 //! | [`joins`] | how thin daemons join and go |
@@ -17,6 +18,7 @@ mod hidden;
 mod joins;
 mod keeping;
 mod named;
+mod of_server;
 mod rights;
 mod within;
 
@@ -24,29 +26,18 @@ pub(super) use rights::Asker;
 
 use super::clients::client::Stage;
 use super::ids::{EntranceId, Pid, ServerEpoch, SessionId, Uid};
-use super::servers::questions::{Asked, Purpose};
-use super::servers::server::{Server, ServerState};
+use super::servers::server::Server;
 use super::{Core, Effect, PsRow};
 use crate::core::Device;
 use answers::{Gather, GatherKind};
 use core::time::Duration;
+use of_server::{Deferred, named_server};
 use remps_proto::admin::command::{Command, SmPartition};
 use remps_proto::admin::defaults::{Applied, answer_before_server, answer_without_server};
-use remps_proto::admin::reply::{self, ClientRow, PciAddress, ServerStatus, SmDevice};
-use remps_proto::mps::device::{DeviceInfo, DeviceKey};
+use remps_proto::admin::reply::{self, ClientRow, PciAddress, SmDevice};
+use remps_proto::mps::device::DeviceInfo;
 use remps_proto::mps::server::Request;
 use slab::Slab;
-
-/// A command for a server that is still starting.
-#[derive(Debug, Clone, PartialEq)]
-struct Deferred {
-    /// When the user gets the vendor's empty answer after all.
-    deadline: Duration,
-    session: SessionId,
-    whose: Option<Uid>,
-    server: ServerEpoch,
-    command: Command,
-}
 
 /// Commands that are not answered yet.
 #[derive(Debug, Default)]
@@ -71,10 +62,6 @@ fn pci(info: &DeviceInfo) -> PciAddress {
     PciAddress { domain: 0, bus: byte(info.first), device: byte(info.second), function: 0 }
 }
 
-fn wire_key(device: &remps_proto::admin::limits::DeviceKey) -> Option<DeviceKey> {
-    DeviceKey::new(&device.to_string())
-}
-
 impl Core {
     pub(super) fn command(&mut self, session: SessionId, asker: &Asker, line: &[u8]) {
         let command = Command::parse(line, self.turn.policy.personality);
@@ -83,11 +70,6 @@ impl Core {
             self.turn.log(format!("Cmd:{}", text.trim_end_matches(['\n', '\0'])));
         }
         self.perform(session, asker, command);
-    }
-
-    /// Asks a server something whose answer is a command's.
-    fn ask_for(&mut self, server: ServerEpoch, request: Request, asked: Asked) {
-        self.servers.ask(&mut self.turn, server, request, Purpose::Command(asked));
     }
 
     fn server_by_pid(&self, pid: i32) -> Option<&Server> {
@@ -207,81 +189,6 @@ impl Core {
         }
     }
 
-    /// A command that names a server which exists, of somebody who may see the clients of this user, or of all.
-    fn server_command(
-        &mut self,
-        session: SessionId,
-        whose: Option<Uid>,
-        epoch: ServerEpoch,
-        starting: bool,
-        command: Command,
-    ) {
-        match command {
-            Command::GetServerStatus { .. } if starting => {
-                self.answer(session, vec![ServerStatus::Initializing.word().to_owned()]);
-            }
-            Command::ShutdownServer { force, .. } => {
-                if force {
-                    self.servers.drain(&mut self.turn, epoch, None, false);
-                    self.servers.force(&mut self.turn, epoch);
-                } else {
-                    self.servers.drain(&mut self.turn, epoch, None, false);
-                }
-                self.answer(session, vec![]);
-            }
-            command if starting => {
-                let deadline = self.turn.now + self.turn.policy.constants.command_patience;
-                self.commands.deferred.push(Deferred { deadline, session, whose, server: epoch, command });
-            }
-            Command::GetServerStatus { .. } => self.ask_for(epoch, Request::Status, Asked::Status(session)),
-            Command::GetClientList { .. } => self.ask_for(epoch, Request::Clients, Asked::Clients(session)),
-            Command::GetDeviceClientList { .. } => self.gather(session, GatherKind::DeviceClients, &[epoch]),
-            Command::Ps { .. } => self.gather(session, GatherKind::Ps { of: whose, within: None }, &[epoch]),
-            Command::GetActiveThreadPercentage { .. } => {
-                self.ask_for(epoch, Request::GetThreadPercentage, Asked::Percentage(session));
-            }
-            Command::SetActiveThreadPercentage { percentage, .. } => {
-                match percentage {
-                    Ok(percentage) => {
-                        let request = Request::SetThreadPercentage(percentage.get());
-                        self.turn.push(Effect::Tell { server: epoch, request });
-                        self.servers.note_threads(epoch, percentage.get());
-                        self.servers.has_own_limits(epoch);
-                        self.turn.save();
-                    }
-                    Err(invalid) => self.turn.log(invalid.to_string()),
-                }
-                self.ask_for(epoch, Request::GetThreadPercentage, Asked::Percentage(session));
-            }
-            Command::GetDevicePinnedMemLimit { device, .. } => match device.map(|device| wire_key(&device)) {
-                Ok(Some(device)) => self.ask_for(epoch, Request::GetPinnedLimit(device), Asked::PinnedLimit(session)),
-                _ => self.answer(session, vec![]),
-            },
-            Command::SetDevicePinnedMemLimit { device, limit, .. } => {
-                match (device.map(|device| wire_key(&device)), limit) {
-                    (Ok(Some(device)), Ok(limit)) => {
-                        let request = Request::SetPinnedLimit(device, limit.0);
-                        self.turn.push(Effect::Tell { server: epoch, request });
-                        self.servers.has_own_limits(epoch);
-                        self.turn.save();
-                    }
-                    (Err(invalid), _) => self.turn.log(invalid.to_string()),
-                    (_, Err(invalid)) => self.turn.log(invalid.to_string()),
-                    (Ok(None), _) => {}
-                }
-                self.answer(session, vec![]);
-            }
-            Command::TerminateClient { client, .. } => match Pid::try_from(client) {
-                Ok(client) if client != 0 => {
-                    self.ask_for(epoch, Request::Clients, Asked::TerminateLookup(session, client));
-                }
-                // Which of those without a pid that is nobody can say.
-                _ => self.answer(session, reply::terminate_invalid_process(client)),
-            },
-            other => self.answer(session, answer_without_server(&other).unwrap_or_default()),
-        }
-    }
-
     fn connected_servers(&self) -> Vec<ServerEpoch> {
         self.servers.iter().filter(|server| server.is_connected()).map(|server| server.epoch).collect()
     }
@@ -294,27 +201,6 @@ impl Core {
                 continue;
             }
             self.turn.push(Effect::Tell { server, request: Request::SetPriority(priority) });
-        }
-    }
-
-    /// Commands whose server has become ready, is gone, or takes too long.
-    pub(super) fn advance_deferred(&mut self) {
-        let (due, still): (Vec<Deferred>, Vec<Deferred>) =
-            core::mem::take(&mut self.commands.deferred).into_iter().partition(|deferred| {
-                deferred.deadline <= self.turn.now
-                    || self.servers.get(deferred.server).is_none_or(|server| {
-                        server.ready_at.is_some() || matches!(server.state, ServerState::Ending { .. })
-                    })
-            });
-        self.commands.deferred = still;
-        for Deferred { session, whose, server, command, .. } in due {
-            match self.servers.get(server) {
-                Some(found) if found.ready_at.is_some() => {
-                    self.server_command(session, whose, server, false, command);
-                }
-                Some(_) => self.answer(session, vec![]),
-                None => self.answer(session, answer_without_server(&command).unwrap_or_default()),
-            }
         }
     }
 
@@ -365,22 +251,5 @@ impl Core {
             }
         };
         self.answer(session, lines);
-    }
-}
-
-/// The server that a command names.
-fn named_server(command: &Command) -> Option<i32> {
-    match command {
-        Command::GetServerStatus { server } | Command::GetDeviceClientList { server } | Command::Ps { server } => {
-            *server
-        }
-        Command::ShutdownServer { server, .. }
-        | Command::GetClientList { server }
-        | Command::SetActiveThreadPercentage { server, .. }
-        | Command::GetActiveThreadPercentage { server }
-        | Command::SetDevicePinnedMemLimit { server, .. }
-        | Command::GetDevicePinnedMemLimit { server, .. }
-        | Command::TerminateClient { server, .. } => Some(*server),
-        _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! Commands given in the directory of a thin daemon: they are about its server alone, as if that were a daemon of its own.
 
 use super::answers::GatherKind;
-use super::named_server;
+use super::of_server::named_server;
 use super::rights::Asker;
 use crate::core::ids::{EntranceId, ServerEpoch, SessionId};
 use crate::core::peer::Entrance;

@@ -17,6 +17,10 @@
 //! - beyond that while others are still on the server, because the work may be endless: newcomers get another server
 //!   then, and the copies are closed after `endless_hold`, or when the others have left and the server has ended.
 
+mod restored;
+
+pub(crate) use restored::Mourned;
+
 use super::Faults;
 use super::held::TAKEN_FOR;
 use super::taint::Cause;
@@ -27,13 +31,10 @@ use crate::core::effect::Turn;
 use crate::core::events::{FuneralEnd, JournalEvent};
 use crate::core::evidence::{End, ProcessKey};
 use crate::core::facts::FuneralFacts;
-use crate::core::gpu::Whereabouts;
-use crate::core::identity::Identity;
-use crate::core::ids::{Pid, ServerEpoch, Uid};
+use crate::core::ids::{Pid, ServerEpoch};
 use crate::core::servers::Clientele as _;
 use crate::core::servers::server::{Server, ServerState};
 use core::time::Duration;
-use std::sync::Arc;
 
 /// How long copies are kept of a client of which nobody can say whether its death was sudden.
 const UNKNOWN_END_HOLD: Duration = Duration::from_secs(1);
@@ -46,21 +47,6 @@ const MAX_FUNERALS: usize = 256;
 /// a server has places for some 60 clients: beside 8 living and 55 dead ones a newcomer's context failed with
 /// `CUDA_ERROR_OUT_OF_MEMORY` on an H200 with 580.
 const MANY_DEAD: usize = 24;
-
-/// What an earlier daemon noted of a dead client whose copies are held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mourned {
-    pub process: ProcessKey,
-    pub uid: Uid,
-    pub server: ServerEpoch,
-    pub descriptors: usize,
-    /// How long they are still kept; `None` is as long as others are on the server.
-    pub left: Option<Duration>,
-    /// Whether its work counts as endless.
-    pub endless: bool,
-    /// Whether nobody has told of this funeral yet: the client ended while no daemon looked.
-    pub is_new: bool,
-}
 
 /// A dead client whose copies are held.
 #[derive(Debug, Clone)]
@@ -273,53 +259,6 @@ impl Core {
         if self.faults.funerals.values().filter(|funeral| funeral.process.server == server).count() >= MANY_DEAD {
             self.taint(server, Cause::DeadClient);
         }
-    }
-
-    /// Goes on with a funeral of an earlier daemon that has this much time left; `None` is as long as others are on the
-    /// server. `false` when the server is gone, and nothing is to be kept.
-    pub(crate) fn restore_funeral(&mut self, now: Duration, mourned: Mourned) -> bool {
-        self.turn.now = now;
-        let Mourned { process: key, uid, server, descriptors, left, endless, is_new } = mourned;
-        let Some(domain) = self.servers.get(server).map(|server| self.servers.domain_name(server.domain)) else {
-            return false;
-        };
-        let identity = Arc::new(Identity { start_time: key.start_time, ..Identity::default() });
-        let process = Process {
-            server,
-            uid,
-            identity,
-            copies: descriptors,
-            tracked: false,
-            condemned: false,
-            connections: 0,
-            gpus: Whereabouts::default(),
-        };
-        // Its work may fault when the copies are closed.
-        self.faults.remember_death(now, key, &process, End::Unknown);
-        let act_at = left.map(|left| now + left);
-        if is_new {
-            let domain = domain.clone();
-            self.turn.record(JournalEvent::FuneralBegun { process: key, uid, domain, descriptors, pinned_bytes: None });
-        }
-        let pinned = self.faults.held.take_known(key);
-        let (is_endless, is_looked_at) = (endless, pinned.is_some());
-        self.faults.funerals.insert(
-            key,
-            Funeral { process, domain, since: now, act_at, is_endless, is_for_recoveries: false, pinned, is_looked_at },
-        );
-        self.hold_begins();
-        true
-    }
-
-    /// Whose copies are held: of a client that lives or is mourned, its user and its server.
-    pub(crate) fn home_of(&self, key: ProcessKey) -> Option<(Uid, ServerEpoch)> {
-        let process = self.clients.known(key).or_else(|| Some(&self.faults.funerals.get(&key)?.process))?;
-        Some((process.uid, process.server))
-    }
-
-    /// The dead whose copies are held, until when, and whether their work counts as endless.
-    pub(crate) fn mourned(&self) -> Vec<(ProcessKey, Option<Duration>, bool)> {
-        self.faults.funerals.iter().map(|(key, funeral)| (*key, funeral.act_at, funeral.is_endless)).collect()
     }
 
     /// How long copies are kept after a sudden death; `None` is not at all.

@@ -15,7 +15,8 @@ pub(in crate::core) use outcome::BETWEEN_DOUBTS;
 use super::Faults;
 use super::hardware::Spot;
 use super::nature::{ASKED_SOON, Nature};
-use super::self_report::{SelfReport, SelfReports};
+use super::self_report::SelfReports;
+use super::statement::Statement;
 use crate::core::Core;
 use crate::core::clients::client::{BEFORE_CONTEXTS, Process, Stage};
 use crate::core::events::JournalEvent;
@@ -38,71 +39,6 @@ pub(in crate::core) const LONGEST_OPEN: Duration = Duration::from_secs(10);
 /// How long after an answer that may be older than the last sign its server is asked once more. Whoever makes signs
 /// without end has it asked no more often than that.
 pub(super) const ASKED_AGAIN: Duration = Duration::from_millis(50);
-
-/// What one witness says, in the form that all have in common.
-#[derive(Debug, Clone, PartialEq)]
-pub(in crate::core) struct Statement {
-    witness: &'static str,
-    names: Option<Pid>,
-    text: String,
-    fault: Option<MemoryFault>,
-    /// The client that this statement is evidence against; other names are only repeated.
-    pub(super) points_at: Option<Pid>,
-    /// The client that it names without any proof: told, and never believed.
-    pub(super) hints_at: Option<Pid>,
-    /// Whether anybody, or any client, can say this whenever he likes.
-    pub(super) is_hearsay: bool,
-    pub(in crate::core) channel: Option<u32>,
-    pub(in crate::core) xid: Option<u32>,
-    pub(in crate::core) isolated: bool,
-    /// Whether the kernel says it, and of this server and no other.
-    pub(super) is_kernels_word: bool,
-    /// Whether it is the kernel's word that work of this server or of a client of it has met an error.
-    pub(super) is_kernels_fault: bool,
-    /// The process that a witness which can't be wrong has named of several servers.
-    pub(super) certain: Option<ProcessKey>,
-    /// The client that says it of itself.
-    pub(super) self_report: Option<SelfReport>,
-    /// The GPUs that it names, where nobody but the kernel can have named them.
-    gpus: GpuSet,
-}
-
-impl Statement {
-    pub(in crate::core) fn new(witness: &'static str, names: Option<Pid>, text: String) -> Self {
-        Self {
-            witness,
-            names,
-            text,
-            fault: None,
-            points_at: None,
-            hints_at: None,
-            is_hearsay: false,
-            channel: None,
-            xid: None,
-            isolated: false,
-            is_kernels_word: false,
-            is_kernels_fault: false,
-            certain: None,
-            self_report: None,
-            gpus: GpuSet::new(),
-        }
-    }
-
-    pub(in crate::core) fn on(mut self, gpus: GpuSet) -> Self {
-        self.gpus = gpus;
-        self
-    }
-
-    pub(in crate::core) fn about(mut self, fault: MemoryFault) -> Self {
-        self.fault = Some(fault);
-        self
-    }
-
-    /// Whether a witness of memory faults says it.
-    pub(super) fn is_of_memory(&self) -> bool {
-        self.fault.is_some()
-    }
-}
 
 /// The signs of one server that come together.
 #[derive(Debug)]
@@ -353,35 +289,6 @@ impl Core {
         let Testimony { witness, names, ref text, .. } = *testimony;
         let text = text.clone();
         self.turn.record(JournalEvent::FaultSign { incident, server: pid, uid, domain, witness, names, text });
-    }
-
-    /// The server of an incident is known to be lost.
-    pub(super) fn confirm_incident(&mut self, epoch: ServerEpoch) {
-        let window = self.turn.policy.constants.evidence_window;
-        let Some(incident) = self.faults.incidents.get_mut(&epoch) else {
-            return;
-        };
-        if incident.is_confirmed {
-            return;
-        }
-        incident.is_confirmed = true;
-        incident.ask_at = None;
-        incident.judge_at = Some(self.turn.now + window);
-        let (id, testimonies) = (incident.id, incident.testimonies.clone());
-        self.note_clients(epoch);
-        for testimony in &testimonies {
-            self.record_sign(epoch, id, testimony);
-        }
-        self.judge_named(epoch);
-        self.judge_by_self_report(epoch);
-    }
-
-    /// The server that was meant is known: it is lost.
-    pub(super) fn judge_named(&mut self, epoch: ServerEpoch) {
-        let confirmed = self.faults.incidents.get(&epoch).filter(|incident| incident.is_confirmed);
-        for process in confirmed.map(|incident| incident.certain.clone()).unwrap_or_default() {
-            self.judge_certain(epoch, process);
-        }
     }
 
     /// Goes on with an incident of an earlier daemon, which has given no verdict on it.

@@ -3,7 +3,7 @@
 //!
 //! | part | decides |
 //! |---|---|
-//! | [`signs`], [`taint`] | what a sign is taken for, and which servers a fault has spoilt |
+//! | [`signs`], `statement`, [`taint`] | what a sign is taken for, and which servers a fault has spoilt |
 //! | `suspicion`, `silence` | what comes of asking a server how it is, and of its saying nothing |
 //! | [`incident`], [`self_report`] | which signs belong together, and when a client's own word is one |
 //! | `nature` | whether it was an exception, whose server may be ended at once |
@@ -31,6 +31,7 @@ pub(super) mod self_report;
 pub(super) mod signs;
 mod silence;
 pub(super) mod spared;
+mod statement;
 mod suspicion;
 pub(super) mod taint;
 pub(super) mod teardown;

@@ -12,7 +12,8 @@
 //! but how soon a server ends that is lost; where anything speaks of a memory fault it is taken for one.
 
 use super::Faults;
-use super::incident::{ASKED_AGAIN, Statement};
+use super::incident::ASKED_AGAIN;
+use super::statement::Statement;
 use crate::core::ids::ServerEpoch;
 use core::time::Duration;
 

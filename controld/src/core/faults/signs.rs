@@ -11,8 +11,8 @@
 //!
 //! What a taint is, and what follows, is in [`taint`](super::taint); [`blame`](super::blame) says who it was.
 
-use super::incident::Statement;
 use super::self_report::SelfReport;
+use super::statement::Statement;
 use super::taint::Cause;
 use crate::core::Core;
 use crate::core::evidence::{Evidence, Isolation, MemoryFault, ProcessKey, XidClass};

@@ -1,7 +1,7 @@
 //! What becomes of a server that is [silent](crate::core::servers::silence): its domain gets another one, and where there was
 //! a sign of a fault it counts as one.
 
-use super::incident::Statement;
+use super::statement::Statement;
 use super::taint::Cause;
 use crate::core::Core;
 use crate::core::ids::{DomainId, ServerEpoch};

@@ -5,7 +5,7 @@
 //! `victims_timeout`, unless it has clients that the fault has left alone ([`spared`](super::spared)). Who was on the way
 //! to it and has no end of the connection yet is taken back.
 
-use super::incident::Statement;
+use super::statement::Statement;
 use crate::core::Core;
 use crate::core::clients::client::Process;
 use crate::core::events::JournalEvent;

@@ -8,6 +8,7 @@
 //! | [`allowances`] | what a server's clients may have |
 //! | [`quarantine`] | which domains are those of repeat offenders |
 //! | [`start`], [`lifecycle`] | when a server starts, drains, is forced, is given up and started again |
+//! | `handshakes` | what it notices of clients that come and go |
 //! | [`idle`] | which servers go for want of clients |
 //! | [`questions`] | what servers are asked, and what an answer is for |
 //! | [`health`], [`silence`] | whether one is sound, and what becomes of one that says nothing |
@@ -18,6 +19,7 @@
 mod allowances;
 pub(super) mod backoff;
 pub(super) mod domain;
+mod handshakes;
 pub(super) mod health;
 pub(super) mod idle;
 pub(super) mod joined;
@@ -34,7 +36,7 @@ pub(super) mod standby;
 pub(super) mod start;
 
 use crate::core::evidence::ProcessKey;
-use crate::core::ids::{DomainId, EntranceId, Pid, RequestId, ServerEpoch, Uid, is_hidden};
+use crate::core::ids::{DomainId, EntranceId, Pid, RequestId, ServerEpoch, Uid};
 use crate::core::policy::{DomainPolicy, Policy};
 use core::time::Duration;
 use domain::{Domain, DomainKey, Domains, Swap};
@@ -44,10 +46,6 @@ use questions::Question;
 use reaped::Reaped;
 use server::{Drain, Server, ServerState};
 use std::collections::BTreeMap;
-
-/// How soon a draining server is asked again when the process of one of its clients has ended: it needs a moment to
-/// notice that itself.
-const ASK_AFTER_EXIT: Duration = Duration::from_millis(20);
 
 /// What servers must know of those whom they serve.
 pub(super) trait Clientele {
@@ -186,58 +184,6 @@ impl Servers {
         let server = self.all.get_mut(&epoch)?;
         server.census_due = false;
         Some(server.uid)
-    }
-
-    /// A server was told of a client.
-    pub(super) fn handshake_begins(&mut self, epoch: ServerEpoch) {
-        self.with(epoch, |server| server.handshakes += 1);
-    }
-
-    /// A client is on its way to a server. Whether it is the first one there that nobody can tell from others.
-    pub(super) fn is_used(&mut self, epoch: ServerEpoch, pid: Pid) -> bool {
-        let Some(server) = self.all.get_mut(&epoch) else { return false };
-        server.idle_since = None;
-        server.has_hidden_clients |= is_hidden(pid);
-        pid == 0 && !core::mem::replace(&mut server.has_unknown_clients, true)
-    }
-
-    /// A client that a server has greeted has its end, and may be waited for.
-    pub(super) fn client_has_end(&mut self, epoch: ServerEpoch) {
-        self.with(epoch, |server| {
-            server.with_clients += 1;
-            server.has_served = true;
-        });
-    }
-
-    /// The driver is in that client's place now.
-    pub(super) fn end_taken_back(&mut self, epoch: ServerEpoch, now: Duration) {
-        self.with(epoch, |server| {
-            server.with_clients = server.with_clients.saturating_sub(1);
-            server.progress_at = now;
-        });
-    }
-
-    /// A client's handshake is over, whatever came of it.
-    pub(super) fn handshake_over(&mut self, epoch: ServerEpoch, had_end: bool) {
-        self.with(epoch, |server| {
-            server.handshakes = server.handshakes.saturating_sub(1);
-            server.with_clients = server.with_clients.saturating_sub(usize::from(had_end));
-        });
-    }
-
-    /// A client's process has ended, the last one that is known perhaps: a drain that waits for that asks again soon.
-    pub(super) fn client_left(&mut self, now: Duration, epoch: ServerEpoch, is_last: bool) {
-        self.with(epoch, |server| {
-            if is_last {
-                server.idle_since = Some(now);
-            }
-            if let ServerState::Draining(drain) = &mut server.state
-                && let Some(ask_at) = &mut drain.ask_at
-            {
-                *ask_at = (*ask_at).min(now + ASK_AFTER_EXIT);
-                drain.pauses.reset();
-            }
-        });
     }
 
     /// Somebody waits for the end of a server, on which this process may be past doing anything.

@@ -1,5 +1,6 @@
 //! A world around the core: processes, peers and time, all of them simulated, and the rules that must hold in it.
 
+mod act;
 mod actions;
 mod checks;
 mod effects;

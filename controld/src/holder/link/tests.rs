@@ -1,8 +1,10 @@
 //! A link to holders of earlier releases and to one that says nothing.
 
 use super::*;
+use crate::io::packets::send;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use proto::FromHolder as Says;
+use remps_proto::holder::ANSWERS_BARRIERS;
 
 /// A link to a holder of these abilities, and the holder's end.
 async fn attached(abilities: u32) -> (HolderLink, OwnedFd) {

@@ -3,6 +3,7 @@
 
 mod asked;
 mod calls;
+mod on_its_way;
 
 use super::arrays::Arrays;
 use super::enumerated::Enumerated;
@@ -32,14 +33,6 @@ const PERIOD: usize = 251;
 /// Words that a round counts up.
 const WORDS: u32 = 1 << 18;
 const WORDS_BYTES: usize = WORDS as usize * 4;
-/// How long the kernel before a tail takes, in nanoseconds: the fault comes meanwhile. And what the tail sets.
-const A_WHILE: u64 = 1_500_000_000;
-const TAIL: u32 = 0x7a11;
-/// How long the kernels of a busy program take, in nanoseconds, and how many are on their way.
-const BUSY: u64 = 200_000;
-const ON_THEIR_WAY: usize = 8;
-/// Nanoseconds of a kernel that shows that kernels run.
-const TICK: u64 = 1_000;
 
 /// Whether every word has this value.
 pub(super) fn words_are(words: &[u32], value: u32) -> bool {
@@ -261,41 +254,6 @@ impl Workload {
             let found = words.iter().find(|word| **word != self.count).copied().unwrap_or(0);
             Err(failed("increment", format_args!("a word is {found} in place of {}", self.count)))
         }
-    }
-
-    /// Has work on its way all the time; finds out what has become of it one by one.
-    pub(super) fn keep_busy(&mut self) -> Result<(), GpuError> {
-        for _ in 0..ON_THEIR_WAY {
-            self.gpu.launch_in(self.streams[1], self.spin, 1, &[Argument::U64(BUSY)])?;
-        }
-        self.count_up(self.streams[0])?;
-        synchronize(self.streams[0])
-    }
-
-    /// One short kernel, which is done when this returns.
-    pub(super) fn tick(&self) -> Result<(), GpuError> {
-        self.gpu.launch_in(self.streams[0], self.spin, 1, &[Argument::U64(TICK)])?;
-        synchronize(self.streams[0])
-    }
-
-    /// Leaves work on its way that is not waited for: a kernel that takes a while, a set, a copy of it, another kernel.
-    pub(super) fn leave_a_tail(&mut self) -> Result<(), GpuError> {
-        let stream = self.streams[0];
-        self.gpu.launch_in(stream, self.spin, 1, &[Argument::U64(A_WHILE)])?;
-        // SAFETY: the words are as many.
-        let set = unsafe { sys::cuMemsetD32Async(self.counter, TAIL, WORDS as usize, stream.0) };
-        check("cuMemsetD32Async", set)?;
-        // SAFETY: both ranges are as long, and the driver checks them.
-        let copied = unsafe { sys::cuMemcpyDtoDAsync_v2(self.copy, self.counter, WORDS_BYTES, stream.0) };
-        check("cuMemcpyDtoDAsync", copied)?;
-        self.count_up(stream)
-    }
-
-    /// Waits for it, and compares.
-    pub(super) fn is_tail_done(&self) -> Result<bool, GpuError> {
-        synchronize(self.streams[0])?;
-        let is = |address, value| Ok(words_are(&self.gpu.read(address, WORDS as usize)?, value));
-        Ok(is(self.counter, TAIL + 1)? && is(self.copy, TAIL)?)
     }
 
     /// After lost work: the words begin anew.

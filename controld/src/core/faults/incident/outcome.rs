@@ -72,6 +72,35 @@ impl Faults {
 }
 
 impl Core {
+    /// The server of an incident is known to be lost.
+    pub(in crate::core::faults) fn confirm_incident(&mut self, epoch: ServerEpoch) {
+        let window = self.turn.policy.constants.evidence_window;
+        let Some(incident) = self.faults.incidents.get_mut(&epoch) else {
+            return;
+        };
+        if incident.is_confirmed {
+            return;
+        }
+        incident.is_confirmed = true;
+        incident.ask_at = None;
+        incident.judge_at = Some(self.turn.now + window);
+        let (id, testimonies) = (incident.id, incident.testimonies.clone());
+        self.note_clients(epoch);
+        for testimony in &testimonies {
+            self.record_sign(epoch, id, testimony);
+        }
+        self.judge_named(epoch);
+        self.judge_by_self_report(epoch);
+    }
+
+    /// The server that was meant is known: it is lost.
+    pub(in crate::core::faults) fn judge_named(&mut self, epoch: ServerEpoch) {
+        let confirmed = self.faults.incidents.get(&epoch).filter(|incident| incident.is_confirmed);
+        for process in confirmed.map(|incident| incident.certain.clone()).unwrap_or_default() {
+            self.judge_certain(epoch, process);
+        }
+    }
+
     /// Asks the servers once more whose answers may be older than the last sign.
     fn ask_once_more(&mut self) {
         let now = self.turn.now;

@@ -1,6 +1,8 @@
 //! Who may do and see what.
 
 use super::*;
+use remps_proto::mps::device::DeviceUuid;
+use remps_proto::mps::server::ClientContext;
 
 #[test]
 fn only_the_owner_root_and_the_servers_user_may_change_anything() {

@@ -234,42 +234,6 @@ impl World {
         }
     }
 
-    pub(super) fn spawn(&mut self, server: ServerEpoch, domain: u32) {
-        assert!(!self.quitting, "after quit nothing is spawned");
-        let number = self.number();
-        let pid = u32::try_from(number).expect("small");
-        let process = Process {
-            pid,
-            domain,
-            hello: false,
-            alive: self.spawning_works,
-            signalled: false,
-            faulted: false,
-            named: BTreeSet::new(),
-            hit: BTreeSet::new(),
-            ordered: false,
-            clients: BTreeSet::new(),
-            faults: 0,
-            is_uncounted: false,
-            ever: BTreeSet::new(),
-        };
-        if self.policy.sharing == Sharing::Single {
-            let tainted = |epoch: &ServerEpoch| self.core.servers.get(*epoch).is_some_and(|s| s.tainted().is_some());
-            let sound = self.servers.iter().filter(|(epoch, other)| other.alive && !tainted(epoch));
-            assert_eq!(sound.count(), 0, "one server at a time");
-        }
-        let input = if self.spawning_works {
-            self.servers.insert(server, process);
-            Input::ServerSpawned { server, pid }
-        } else {
-            Input::SpawnFailed { server, reason: "nothing works".to_owned() }
-        };
-        let effects = self.core.handle(self.now, input);
-        for effect in effects {
-            self.perform(effect);
-        }
-    }
-
     pub(super) fn dispatch(&mut self, server: ServerEpoch, connection: ConnectionId) {
         let peer = self.waiting.remove(&connection).expect("only a client that waits is dispatched, and once");
         let process = self.servers.get(&server).expect("only to a server that there is");

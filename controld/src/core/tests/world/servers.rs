@@ -1,9 +1,45 @@
-//! What the servers of the world do and say.
+//! What the servers of the world do and say, from their start on.
 
 use super::*;
 use crate::core::servers::questions::Purpose;
 
 impl World {
+    pub(super) fn spawn(&mut self, server: ServerEpoch, domain: u32) {
+        assert!(!self.quitting, "after quit nothing is spawned");
+        let number = self.number();
+        let pid = u32::try_from(number).expect("small");
+        let process = Process {
+            pid,
+            domain,
+            hello: false,
+            alive: self.spawning_works,
+            signalled: false,
+            faulted: false,
+            named: BTreeSet::new(),
+            hit: BTreeSet::new(),
+            ordered: false,
+            clients: BTreeSet::new(),
+            faults: 0,
+            is_uncounted: false,
+            ever: BTreeSet::new(),
+        };
+        if self.policy.sharing == Sharing::Single {
+            let tainted = |epoch: &ServerEpoch| self.core.servers.get(*epoch).is_some_and(|s| s.tainted().is_some());
+            let sound = self.servers.iter().filter(|(epoch, other)| other.alive && !tainted(epoch));
+            assert_eq!(sound.count(), 0, "one server at a time");
+        }
+        let input = if self.spawning_works {
+            self.servers.insert(server, process);
+            Input::ServerSpawned { server, pid }
+        } else {
+            Input::SpawnFailed { server, reason: "nothing works".to_owned() }
+        };
+        let effects = self.core.handle(self.now, input);
+        for effect in effects {
+            self.perform(effect);
+        }
+    }
+
     pub(super) fn hello(&mut self, index: usize) {
         let starting = self.servers.iter_mut().filter(|(_, process)| process.alive && !process.hello);
         let Some((epoch, process)) = starting.into_iter().nth(index) else {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::sys::pidfd;
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
 /// `/dev/null` as a stand-in: its major number is 1 and its minor 3.

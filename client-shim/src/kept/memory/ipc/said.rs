@@ -1,0 +1,40 @@
+//! What a handle of ours says: whom to ask, for which piece of memory, and where in it the block is.
+
+use crate::{cuda::types::CUipcMemHandle, kept::memory::region::PAGE, process::passing::Secret};
+
+/// What a handle of ours begins with. The driver's begin with numbers.
+const MAGIC: [u8; 8] = *b"ReMPSipc";
+
+/// What a handle of ours says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Said {
+    /// Whom to ask.
+    pub(super) secret: Secret,
+    /// For which piece of memory: a number that no other one has, or had.
+    pub(super) piece: u64,
+    /// Its bytes.
+    pub(super) size: u64,
+    /// Where in it the block begins.
+    pub(super) offset: u64,
+}
+
+impl Said {
+    pub(super) fn write(&self) -> CUipcMemHandle {
+        let mut bytes = [0; 64];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..24].copy_from_slice(&self.secret);
+        for (place, word) in bytes[24..48].chunks_exact_mut(8).zip([self.piece, self.size, self.offset]) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        CUipcMemHandle(bytes)
+    }
+
+    /// `None` of what is not ours, or is none that we have written.
+    pub(super) fn read(CUipcMemHandle(bytes): &CUipcMemHandle) -> Option<Self> {
+        let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
+        let secret = *bytes[8..].first_chunk()?;
+        let said = Self { secret, piece: word(24)?, size: word(32)?, offset: word(40)? };
+        let is_sound = bytes.starts_with(&MAGIC) && said.size.is_multiple_of(PAGE) && said.offset < said.size;
+        is_sound.then_some(said)
+    }
+}

@@ -1,0 +1,108 @@
+//! What one process does: one program, or programs of seeds that follow each other.
+
+use super::base::Base;
+use super::options::Options;
+use super::program::Program;
+use super::run::{self, Found, HEARTBEAT, Outcome};
+use super::{FOUND, Report, STUCK, crash, generate, steps};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long an operation may take before the process stands still.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Says so and ends the process when nothing happens any more.
+fn watch(report: Report, seed: &'static AtomicU64) {
+    std::thread::spawn(move || {
+        let (mut last, mut since) = (0, Instant::now());
+        loop {
+            std::thread::park_timeout(Duration::from_secs(1));
+            let now = HEARTBEAT.load(Ordering::Relaxed);
+            if now != last {
+                (last, since) = (now, Instant::now());
+            } else if since.elapsed() > PATIENCE {
+                report.say("stuck", json!({ "seed": seed.load(Ordering::Relaxed) }));
+                std::process::exit(STUCK.into());
+            }
+        }
+    });
+}
+
+static SEED: AtomicU64 = AtomicU64::new(0);
+
+fn base(report: Report, options: &Options) -> Result<Base, ExitCode> {
+    watch(report, &SEED);
+    crash::watch();
+    Base::new(i32::from(options.devices)).map_err(|failed| {
+        report.say("error", json!({ "call": failed.call, "code": failed.code }));
+        ExitCode::from(2)
+    })
+}
+
+fn describe(found: &Found, program: &Program) -> Value {
+    let op = program.ops.get(found.at).map(|op| format!("thread {} {:?}", op.thread, op.what));
+    json!({ "kind": found.wrong.kind(), "why": found.wrong.to_string(), "at": found.at, "operation": op })
+}
+
+pub(super) fn counted(outcome: &Outcome) -> Value {
+    json!({
+        "operations": outcome.operations, "values": outcome.values, "recoveries": outcome.recoveries,
+        "clean": outcome.clean, "by_spare": outcome.by_spare, "errors": outcome.errors,
+    })
+}
+
+/// One program.
+pub(super) fn one(report: Report, options: &Options, program: &Program) -> ExitCode {
+    let base = match base(report, options) {
+        Ok(base) => base,
+        Err(status) => return status,
+    };
+    match run::check(&base, program, &options.neighbours()) {
+        Ok(outcome) => {
+            report.say("end", counted(&outcome));
+            ExitCode::SUCCESS
+        }
+        Err(found) => {
+            report.say("found", describe(&found, program));
+            ExitCode::from(FOUND)
+        }
+    }
+}
+
+/// Programs of seeds that follow each other.
+pub(super) fn batch(report: Report, options: &Options, count: u64) -> ExitCode {
+    let base = match base(report, options) {
+        Ok(base) => base,
+        Err(status) => return status,
+    };
+    let mut sum = Outcome::default();
+    for seed in options.seed..options.seed + count {
+        SEED.store(seed, Ordering::Relaxed);
+        crash::seed(seed);
+        let program = generate::program(seed, base.devices(), options.faults);
+        match run::check(&base, &program, &options.neighbours()) {
+            Ok(outcome) => {
+                sum.operations += outcome.operations;
+                sum.values += outcome.values;
+                sum.recoveries += outcome.recoveries;
+                sum.clean += outcome.clean;
+                sum.by_spare += outcome.by_spare;
+                sum.errors += outcome.errors;
+            }
+            Err(found) => {
+                let mut line = describe(&found, &program);
+                line["seed"] = json!(seed);
+                line["program"] = json!(program);
+                report.say("found", line);
+                return ExitCode::from(FOUND);
+            }
+        }
+    }
+    steps::go_on();
+    let mut line = counted(&sum);
+    line["is_met"] = json!(steps::is_met());
+    report.say("batch", line);
+    ExitCode::SUCCESS
+}

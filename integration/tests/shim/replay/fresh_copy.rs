@@ -1,0 +1,58 @@
+//! A fresh copy of the driver that fails or ends at a step of what it is asked to do.
+
+use super::{finished, reason, replaying};
+use integration::sim::{Sim, error_of};
+use integration::under_test::once;
+
+/// What the fresh copy of the driver is asked to do, one after the other.
+const STEPS: [&str; 20] = [
+    "cuInit",
+    "cuDevicePrimaryCtxRetain",
+    "cuCtxSetCurrent",
+    "cuMemAddressReserve",
+    "cuMemImportFromShareableHandle",
+    "cuMemMap",
+    "cuModuleLoadData",
+    "cuModuleGetFunction",
+    "cuStreamCreateWithPriority",
+    "cuEventCreate",
+    "cuMemHostRegister_v2",
+    "cuMemHostGetDevicePointer_v2",
+    "cuLibraryLoadData",
+    "cuModuleGetGlobal_v2",
+    "cuLibraryGetGlobal",
+    "cuMemcpyHtoD_v2",
+    "cuGraphCreate",
+    "cuGraphAddKernelNode_v2",
+    "cuGraphAddDependencies_v2",
+    "cuGraphInstantiateWithFlags",
+];
+
+#[test]
+fn a_fresh_copy_that_fails_leaves_the_program_with_the_error_it_had() {
+    once(|subject| {
+        for step in STEPS {
+            let sim = Sim::new(subject, &[("MPS_SIM_FAIL_AT", &format!("2:{step}"))]);
+            let refused =
+                finished(&mut replaying(&sim, &["--faults", "trap", "--light", "--pinned", "--variable", "--graph"]));
+            assert_eq!(error_of(&refused), Some(719), "{subject}: {step}: {refused:?}");
+            let name = step.trim_end_matches("_v2").trim_end_matches("WithPriority");
+            let name = name.replace("GetDevicePointer", "Register").replace("WithFlags", "");
+            assert!(reason(&refused).contains(&format!("{name} answers 999")), "{subject}: {step}: {refused:?}");
+        }
+    });
+}
+
+#[test]
+fn killed_at_any_step_a_program_leaves_its_neighbours_unharmed() {
+    once(|subject| {
+        let sim = Sim::started(subject, &[]);
+        for step in ["cuInit", "cuDevicePrimaryCtxRetain", "cuMemMap", "cuModuleLoadData"] {
+            let mut probe = replaying(&sim, &["--faults", "trap", "--light"]);
+            probe.env("MPS_SIM_END_AT", format!("2:{step}"));
+            let killed = finished(&mut probe);
+            assert_eq!(killed.signal, Some(9), "{subject}: {step}: {killed:?}");
+            assert_eq!(error_of(&sim.run("mps-first-alloc", &[])), None, "{subject}: {step}: the next one is served");
+        }
+    });
+}
