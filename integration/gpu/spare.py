@@ -146,7 +146,6 @@ def models(ours, library, way, victims, kinds):
     result |= {f"8 GiB: {name}": value for name, value in steps_of(way, large).items()}
     if victims > 1:
         result["PyTorch: error to gate, ms"] = spread_to_p99(total_ms(found[-1]))
-        result |= {f"PyTorch: {name}": value for name, value in steps_of(way, found[-1]).items()}
     return result
 
 

@@ -142,7 +142,7 @@ fn look() -> Result<bool, Hindrance> {
         let _not_of_this_release = driver!(stream::cuThreadExchangeStreamCaptureMode(&raw mut mode));
         let read = copies::read(&wanted);
         let _not_of_this_release = driver!(stream::cuThreadExchangeStreamCaptureMode(&raw mut mode));
-        let Read { variables, missing, calls } = read.ok_or(Hindrance::Driver)?;
+        let Read { variables, missing } = read.ok_or(Hindrance::Driver)?;
         if !is_at_rest() {
             return Err(Hindrance::Work);
         }
@@ -157,7 +157,7 @@ fn look() -> Result<bool, Hindrance> {
         if settings::lines_wanted() {
             let taken = begun.elapsed().as_millis();
             log::complain(format_args!(
-                "at rest: {count} variables of {bytes} bytes were read in {taken} ms by {calls} calls, {missing} modules not"
+                "at rest: {count} variables of {bytes} bytes were read in {taken} ms, {missing} modules not"
             ));
         }
         Ok(is_whole)
