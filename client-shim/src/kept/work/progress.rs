@@ -141,6 +141,8 @@ pub(crate) struct Call {
     context: usize,
     name: usize,
     event: usize,
+    /// The other one, of which it asks for the time until that one.
+    earlier: usize,
     /// Which record of the event it looks at.
     record: Record,
     place: Option<usize>,
@@ -166,6 +168,7 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
         context: 0,
         name: 0,
         event,
+        earlier: subject.earlier,
         record,
         place: None,
         given,
@@ -204,9 +207,13 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
             call.mark = call.place.map_or(Mark::default(), |at| places::at(at).counts().settled());
         }
         Effect::EndsStream => call.place = places::end(name),
-        Effect::RecordsEvent => {
-            call.place = places::find(name);
-            call.mark = call.place.map_or(Mark::default(), |at| places::at(at).counts().settled());
+        Effect::RecordsEvent | Effect::RecordsContext => {
+            if effect == Effect::RecordsContext {
+                call.context = subject.context.filter(|of| *of != 0).unwrap_or(context);
+            } else {
+                call.place = places::find(name);
+                call.mark = call.place.map_or(Mark::default(), |at| places::at(at).counts().settled());
+            }
             events_anew(event, |events| match has_capture() {
                 true => events.elsewhere(event, true),
                 false => events.begin(event),
@@ -290,10 +297,10 @@ impl Call {
                     self.place().into_iter().for_each(|place| place.counts().complete(&self.mark));
                 }
             }
-            Effect::RecordsEvent => {
+            Effect::RecordsEvent | Effect::RecordsContext => {
                 let behind = match self.place {
                     // What has failed has left it as it was, or not: there nobody knows.
-                    _ if !is_success || has_capture() => Behind::Unknown,
+                    _ if !is_success || has_capture() || self.effect == Effect::RecordsContext => Behind::Unknown,
                     Some(at) => Behind::Work(at, self.mark),
                     None if !places::at(SHARED).counts().is_any() => Behind::Nothing,
                     // Its work may have no place of its own.

@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 46] = [
+const SCENES: [(&str, Scene); 47] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -53,6 +53,7 @@ const SCENES: [(&str, Scene); 46] = [
     ("children-of-threads", telling::children),
     ("ignored", telling::ignored),
     ("unheard-records", unheard::records),
+    ("seldom-records", unheard::seldom),
     ("lost-functions", functions::lost),
     ("lost-functions-beside-a-capture", functions::lost_beside_a_capture),
     ("callbacks", functions::callbacks),
