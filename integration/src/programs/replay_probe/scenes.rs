@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 47] = [
+const SCENES: [(&str, Scene); 48] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -85,6 +85,7 @@ const SCENES: [(&str, Scene); 47] = [
     ("limits-of-arrays", arrays::limits),
     ("lost-copies-to-arrays", arrays::lost),
     ("array-in-a-graph", arrays::in_a_graph),
+    ("arrays-after-a-reset", arrays::after_a_reset),
 ];
 
 /// Plays a scene.

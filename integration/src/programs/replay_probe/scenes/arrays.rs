@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "the driver's functions are unsafe, and so is a fork")]
 
 use super::{GpuError, Stage, check, code, current, enter, second_context};
-use crate::programs::gpu::Stream;
+use crate::programs::gpu::{Gpu, Stream};
 use crate::programs::memory_probe::allocate;
 use crate::programs::replay_probe::{
     arrays::{
@@ -11,7 +11,7 @@ use crate::programs::replay_probe::{
     },
     failed,
 };
-use cudarc::driver::sys;
+use cudarc::driver::sys::{self, CUlimit_enum::CU_LIMIT_PRINTF_FIFO_SIZE};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -174,6 +174,51 @@ fn fill() -> Result<[usize; 2], GpuError> {
     let count = all.len();
     all.into_iter().try_for_each(Array::destroy)?;
     Ok([count, answer])
+}
+
+/// The limit of the buffer for what kernels print.
+fn limit() -> Result<usize, GpuError> {
+    let mut bytes = 0;
+    // SAFETY: the result is a variable of ours.
+    check("cuCtxGetLimit", unsafe { sys::cuCtxGetLimit(&raw mut bytes, CU_LIMIT_PRINTF_FIFO_SIZE) })?;
+    Ok(bytes)
+}
+
+/// Makes no call until there is a file of this name, which a test makes when it has seen enough.
+fn wait_for_the_word(stage: &Stage, file: &Path) -> Result<(), GpuError> {
+    stage.report.say("before", json!({}));
+    let deadline = Instant::now() + super::PATIENCE;
+    while !file.exists() {
+        if Instant::now() > deadline {
+            return Err(failed("--scene", "no word has come in time"));
+        }
+        thread::park_timeout(BETWEEN_LOOKS);
+    }
+    Ok(())
+}
+
+/// A context that was reset has no arrays, textures and limits any longer. What is made then is made again, and no other.
+pub(super) fn after_a_reset(stage: &Stage) -> Result<Value, GpuError> {
+    let usual = limit()?;
+    drop(Arrays::new()?);
+    // SAFETY: sets a limit of the current context.
+    check("cuCtxSetLimit", unsafe { sys::cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 2 * usual) })?;
+    if let Some(file) = std::env::var_os("MPS_PROBE_WORD") {
+        wait_for_the_word(stage, Path::new(&file))?;
+    }
+    let gpu = Gpu::reset(0)?;
+    let reset = limit()?;
+    let mut arrays = Arrays::new()?;
+    arrays.round(&gpu, Stream(null_mut()))?;
+    gpu.synchronize()?;
+    stage.wait()?;
+    let (told, recovered) = (stage.told(), limit()?);
+    let mut wrong = arrays.wrong()?;
+    for _ in 0..2 {
+        arrays.round(&gpu, Stream(null_mut()))?;
+        wrong.extend(arrays.wrong()?);
+    }
+    Ok(json!({ "told": told, "wrong": wrong, "are_usual": [reset == usual, recovered == usual] }))
 }
 
 /// Copies in a stream's order and a kernel that writes a surface are lost: the array is in doubt, and its program is told.
