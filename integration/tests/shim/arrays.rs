@@ -118,6 +118,19 @@ fn a_graph_that_copies_to_an_array_is_refused_by_name() {
     });
 }
 
+/// Once something is mapped there again, it would have to be seen by it.
+#[test]
+fn a_texture_of_memory_that_is_not_mapped_now_is_in_a_recoverys_way() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[]);
+        let finished = finished(&mut replaying(&sim, &["--scene", "texture-of-unmapped-memory"]));
+        let said = finished.stderr_text();
+        let line = find_event(&finished.stdout_text(), "scene").expect("its line");
+        assert_eq!(line["heard"], json!([719, 719]), "{subject}: {finished:?}");
+        assert!(said.contains("a texture object is of memory that is not mapped now"), "{subject}: {finished:?}");
+    });
+}
+
 /// Whatever step of a view is refused, the program has the driver's own array, and all of it works but a recovery.
 #[test]
 fn where_a_step_is_refused_the_program_has_the_drivers_own_and_is_refused_by_name() {

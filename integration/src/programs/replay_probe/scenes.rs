@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 48] = [
+const SCENES: [(&str, Scene); 49] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -86,6 +86,7 @@ const SCENES: [(&str, Scene); 48] = [
     ("lost-copies-to-arrays", arrays::lost),
     ("array-in-a-graph", arrays::in_a_graph),
     ("arrays-after-a-reset", arrays::after_a_reset),
+    ("texture-of-unmapped-memory", arrays::of_unmapped),
 ];
 
 /// Plays a scene.

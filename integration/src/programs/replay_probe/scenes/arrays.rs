@@ -3,7 +3,7 @@
 
 use super::{GpuError, Stage, check, code, current, enter, second_context};
 use crate::programs::gpu::{Gpu, Stream};
-use crate::programs::memory_probe::allocate;
+use crate::programs::memory_probe::{allocate, mapped::map_new};
 use crate::programs::replay_probe::{
     arrays::{
         Arrays, SURFACE,
@@ -234,6 +234,18 @@ pub(super) fn lost(stage: &Stage) -> Result<Value, GpuError> {
     array.write(0, &bytes)?;
     let is_usable = array.read(0)? == bytes;
     Ok(json!({ "told": told, "copied": code(copied), "is_usable": is_usable }))
+}
+
+/// A texture of memory that is not mapped where it was, and may be again.
+pub(super) fn of_unmapped(stage: &Stage) -> Result<Value, GpuError> {
+    const SIZE: usize = 2 << 20;
+    let base = map_new(SIZE)?;
+    texture(&linear_resource(base, SIZE, false))?;
+    stage.gpu.synchronize()?;
+    // SAFETY: nothing uses it.
+    check("cuMemUnmap", unsafe { sys::cuMemUnmap(base, SIZE) })?;
+    stage.report.say("pending", json!({}));
+    Ok(json!(super::beside::fault(stage)?))
 }
 
 /// A graph with a copy into an array.
