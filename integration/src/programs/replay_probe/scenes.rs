@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
 mod arrays;
+mod attributes;
 mod beside;
 mod evidence;
 mod functions;
@@ -37,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 49] = [
+const SCENES: [(&str, Scene); 50] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -87,6 +88,7 @@ const SCENES: [(&str, Scene); 49] = [
     ("array-in-a-graph", arrays::in_a_graph),
     ("arrays-after-a-reset", arrays::after_a_reset),
     ("texture-of-unmapped-memory", arrays::of_unmapped),
+    ("attributes-of-nodes", attributes::of_nodes),
 ];
 
 /// Plays a scene.
