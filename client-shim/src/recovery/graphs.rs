@@ -119,7 +119,8 @@ pub(super) fn alter(
     let is_alike = (before.context, before.flags, before.of, &before.disabled)
         == (wanted.context, wanted.flags, wanted.of, &wanted.disabled)
         && before.plan.has_nodes_of(&wanted.plan)
-        && of.has_nodes_of(&wanted.plan);
+        && of.has_nodes_of(&wanted.plan)
+        && have_same_attributes(of, &wanted.plan);
     if !is_alike {
         return Ok(false);
     }
