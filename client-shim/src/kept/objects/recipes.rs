@@ -142,13 +142,20 @@ impl Recipes {
         taken
     }
 
-    /// Puts back what was taken: the driver has refused to destroy it.
+    /// Puts back what was taken: the driver has refused to destroy it. A spare copy may have ended its own meanwhile, with
+    /// what it had set on it and made of it, so it is another one from now on.
     pub(crate) fn put_back(&mut self, taken: Taken) {
+        let back: Vec<usize> = taken.handles().collect();
         self.settled += 1;
         self.image_bytes += taken.recipes.iter().map(|(_, kept)| kept.recipe.image_bytes()).sum::<u64>();
         self.written_bytes += taken.written.iter().map(|(_, written)| written.cost()).sum::<usize>();
         self.written.extend(taken.written);
-        taken.recipes.into_iter().for_each(|(handle, kept)| self.put(handle, kept));
+        for (handle, Kept { recipe, .. }) in taken.recipes {
+            self.put(handle, Kept { number: self.number, recipe });
+            self.number += 1;
+            self.changes += 1;
+        }
+        self.with_textures_of(&back, |_| {});
         self.settings.extend(taken.settings);
         // What was known of it is forgotten, and it is there all the same.
         self.still = None;
@@ -301,6 +308,21 @@ mod tests {
         recipes.put_back(taken);
         assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 10));
         assert_eq!(recipes.settings.len(), 1);
+    }
+
+    /// It may have ended its own when it looked meanwhile.
+    #[test]
+    fn what_the_driver_does_not_destroy_is_another_one_to_a_spare_copy() {
+        let mut recipes = Recipes::default();
+        recipes.keep(4, module(0xc0));
+        recipes.keep(5, function(4));
+        recipes.keep(6, Recipe::Event { context: 0xc0, flags: 0 });
+        let last = recipes.number_of(6);
+        let taken = recipes.take(4);
+        let changes = recipes.changes();
+        recipes.put_back(taken);
+        assert!(recipes.number_of(4) > last && recipes.number_of(5) > recipes.number_of(4));
+        assert!(recipes.changes() > changes && recipes.number_of(6) == last);
     }
 
     #[test]
