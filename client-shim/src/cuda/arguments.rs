@@ -37,7 +37,7 @@ pub(crate) struct Subject {
     pub(crate) stream: Option<usize>,
     /// The event, if it names one; what a launch or a graph's node records counts.
     pub(crate) event: usize,
-    /// The event that it names before that one, as what asks for the time between two does.
+    /// The event that it names before that one: the time between two is asked for, or a launch records two.
     pub(crate) earlier: usize,
     /// The event that a graph's node waits for, if it names one.
     pub(crate) awaited: usize,

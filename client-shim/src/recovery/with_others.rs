@@ -43,7 +43,7 @@ const MOMENT: Duration = Duration::from_micros(100);
 /// What a call of this kind on shared events does.
 fn kind_of(subject: &Subject) -> Option<Kind> {
     let of_node = || shared::kind(subject.awaited).filter(|kind| matches!(kind, Kind::Imported(_)));
-    shared::kind(subject.event).or_else(of_node)
+    shared::kind(subject.event).or_else(|| shared::kind(subject.earlier)).or_else(of_node)
 }
 
 /// What a call does to work.

@@ -141,7 +141,7 @@ pub(crate) struct Call {
     context: usize,
     name: usize,
     event: usize,
-    /// The other one, of which it asks for the time until that one.
+    /// The other one, if it names two.
     earlier: usize,
     /// Which record of the event it looks at.
     record: Record,
@@ -192,8 +192,8 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
             if effect == Effect::CopiesToHost && subject.length > 0 {
                 call.mark = places::at(at).counts().settled_with(call.given);
             }
-            if event != 0 {
-                // A launch records it.
+            // A launch records them.
+            for event in call.events() {
                 events_anew(event, |events| events.elsewhere(event, false));
             }
         }
@@ -265,6 +265,10 @@ impl Call {
             } else if is_told {
                 self.take_up();
             }
+        }
+        if is_success && self.effect == Effect::Launches && self.event != 0 && is_doubt() {
+            let doubt = self.doubt();
+            events(|events| self.events().for_each(|event| events.launched(event, doubt)));
         }
         for (at, mark) in self.all.iter().filter(|_| is_success) {
             places::at(*at).counts().complete(mark);

@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 50] = [
+const SCENES: [(&str, Scene); 51] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -55,6 +55,7 @@ const SCENES: [(&str, Scene); 50] = [
     ("ignored", telling::ignored),
     ("unheard-records", unheard::records),
     ("seldom-records", unheard::seldom),
+    ("records-by-launches", unheard::launches),
     ("lost-functions", functions::lost),
     ("lost-functions-beside-a-capture", functions::lost_beside_a_capture),
     ("callbacks", functions::callbacks),

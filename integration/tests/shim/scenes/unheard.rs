@@ -27,3 +27,12 @@ fn an_event_recorded_for_a_context_and_one_that_a_time_is_asked_from_tell_who_ta
         assert_eq!(line["heard"], heard, "{subject}: {line}");
     });
 }
+
+#[test]
+fn events_that_a_launch_records_behind_lost_work_are_in_doubt_both() {
+    once(|subject| {
+        let line = play(subject, "records-by-launches", 1, &[]);
+        let once = json!([DIED, 0]);
+        assert_eq!(line["heard"], json!({ "own": once, "late": [once, once], "beside": [0, 0] }), "{subject}: {line}");
+    });
+}

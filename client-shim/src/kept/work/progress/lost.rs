@@ -2,7 +2,8 @@
 //!
 //! - a stream with lost work; a stream that was told to wait for an event in doubt, or was given work behind a stream
 //!   in doubt; until a thread that has been told has waited for it, for all threads that had begun by then;
-//! - an event whose last record was behind lost work, or in a stream in doubt; until it is recorded again or destroyed.
+//! - an event whose last record was behind lost work, or in a stream in doubt, also by a launch; until it is recorded
+//!   again or destroyed.
 //!
 //! An event whose last record is unheard is so for all threads that were not told after it ([`events`](mod@super::super::events)).
 //!
@@ -109,7 +110,7 @@ impl Call {
     }
 
     /// The events that it names.
-    fn events(&self) -> impl Iterator<Item = usize> {
+    pub(super) fn events(&self) -> impl Iterator<Item = usize> {
         [self.earlier, self.event].into_iter().filter(|event| *event != 0)
     }
 

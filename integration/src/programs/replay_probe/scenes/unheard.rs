@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
 use super::telling::twice;
-use super::{Actor, Given, GpuError, Stage, c_void, check, code, current, event, function, stream};
+use super::{Actor, Given, GpuError, Stage, WORDS, c_void, check, code, current, event, function, stream};
 use cudarc::driver::sys;
 use serde_json::{Value, json};
 use std::ptr::{null, null_mut};
@@ -75,6 +75,46 @@ pub(super) fn seldom(stage: &Stage) -> Result<Value, GpuError> {
     let asked = asking.perform(move || twice(context, until))?;
     let waited = waiting.perform(move || twice(context, wait_for))?;
     Ok(json!({ "told": told, "recorded": recorded.map(code), "asked": asked, "waited": waited }))
+}
+
+/// A thread that was told records two events by a launch behind lost work. Threads that begin later wait for one each.
+pub(super) fn launches(stage: &Stage) -> Result<Value, GpuError> {
+    use sys::CUlaunchAttributeID_enum::{
+        CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT as COMPLETION,
+        CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT as PROGRAMMATIC,
+    };
+    let (lost, sound, recorded) = (stream(1)?, Given(stream(1)?), [Given(event()?), Given(event()?)]);
+    stage.leave(lost)?;
+    let context = Given(current()?);
+    stage.wait()?;
+    // SAFETY: all are ours, here and below.
+    let synchronize = move || unsafe { sys::cuStreamSynchronize(sound.get()) };
+    let own = twice(context, synchronize);
+    // SAFETY: zeros are values of all of it.
+    let mut attributes: [sys::CUlaunchAttribute; 2] = unsafe { std::mem::zeroed() };
+    (attributes[0].id, attributes[1].id) = (PROGRAMMATIC, COMPLETION);
+    attributes[0].value.programmaticEvent.event = recorded[0].get();
+    attributes[1].value.launchCompletionEvent.event = recorded[1].get();
+    // SAFETY: as above.
+    let mut config: sys::CUlaunchConfig = unsafe { std::mem::zeroed() };
+    (config.gridDimX, config.gridDimY, config.gridDimZ) = (1, 1, 1);
+    (config.blockDimX, config.blockDimY, config.blockDimZ) = (WORDS, 1, 1);
+    (config.hStream, config.attrs, config.numAttrs) = (lost, attributes.as_mut_ptr(), 2);
+    let (mut address, mut count) = (stage.others, WORDS);
+    let mut arguments = [(&raw mut address).cast::<c_void>(), (&raw mut count).cast()];
+    // SAFETY: the kernel takes these arguments.
+    let launched =
+        unsafe { sys::cuLaunchKernelEx(&raw const config, stage.increment.0, arguments.as_mut_ptr(), null_mut()) };
+    check("cuLaunchKernelEx", launched)?;
+    stage.wait_for_another_tick();
+    let mut late = Vec::new();
+    for event in recorded {
+        // SAFETY: as above.
+        let wait_for = move || unsafe { sys::cuEventSynchronize(event.get()) };
+        late.push(Actor::new().perform(move || twice(context, wait_for))?);
+    }
+    let beside = Actor::new().perform(move || twice(context, synchronize))?;
+    Ok(json!({ "own": own, "late": late, "beside": beside }))
 }
 
 /// Threads that were told before it waits for that event, each in another way; then the thread itself; then it records the
