@@ -153,7 +153,7 @@ pub(crate) struct Call {
     /// The same for each place of the context.
     all: Vec<(usize, Mark)>,
     /// Of the event that it ends, what was known.
-    taken: Option<Known>,
+    taken: Option<Box<Known>>,
     /// It records an event on a thread that has to be told of lost work, and tells nothing.
     is_unheard: bool,
 }
@@ -230,7 +230,7 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
                 (call.place, call.mark) = (Some(at), mark);
             }
         }
-        Effect::EndsEvent => call.taken = taken(event),
+        Effect::EndsEvent => call.taken = taken(event).map(Box::new),
         Effect::FinishesContext => {
             let context = subject.context.unwrap_or(context);
             call.context = context;
@@ -316,7 +316,7 @@ impl Call {
             }
             Effect::EndsEvent if !is_success => {
                 if let Some(known) = self.taken {
-                    events(|events| events.put_back(self.event, known));
+                    events(|events| events.put_back(self.event, *known));
                 }
             }
             Effect::EndsStream => match self.place {
