@@ -37,6 +37,8 @@ pub(crate) struct Subject {
     pub(crate) stream: Option<usize>,
     /// The event, if it names one; what a launch or a graph's node records counts.
     pub(crate) event: usize,
+    /// The event that it names before that one: the time between two is asked for, or a launch records two.
+    pub(crate) earlier: usize,
     /// The event that a graph's node waits for, if it names one.
     pub(crate) awaited: usize,
     /// The context, if it names one. 0 is one too.
@@ -242,7 +244,7 @@ fn is_of_context(context: CUcontext, subject: &mut Subject) {
 }
 
 fn is_of_event(event: CUevent, subject: &mut Subject) {
-    subject.event = event.0;
+    (subject.earlier, subject.event) = (subject.event, event.0);
 }
 
 translated! {

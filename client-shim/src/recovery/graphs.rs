@@ -1,8 +1,8 @@
 //! Graphs and executable graphs in a fresh copy of the driver, by what is known of them.
 //!
 //! An executable graph is made of its graph while that does what the executable one does, so that the graph's nodes name
-//! its own as before. If its graph is gone, or has other nodes by now, it is made of one that is built for that alone; no
-//! node can name its own then, as with a graph that is gone.
+//! its own as before. If its graph is gone, or has other nodes or attributes by now, it is made of one that is built for
+//! that alone; no node can name its own then, as with a graph that is gone.
 #![expect(unsafe_code, reason = "calls the driver")]
 
 mod nodes;
@@ -72,9 +72,20 @@ impl Graphs {
 pub(super) fn execute(executable: &Executable, of: Option<&Plan>, renamed: &Renamed) -> Result<CUgraphExec, Failed> {
     enter(translated(executable.context, renamed)?)?;
     match of {
-        Some(plan) if plan.has_nodes_of(&executable.plan) => of_its_graph(plan, executable, renamed),
+        Some(plan) if plan.has_nodes_of(&executable.plan) && have_same_attributes(plan, &executable.plan) => {
+            of_its_graph(plan, executable, renamed)
+        }
         _ => of_another(executable, renamed),
     }
+}
+
+/// Whether kernels have the same attributes in both, which have the same nodes. What a node was given stays with it when it
+/// is given others.
+fn have_same_attributes(one: &Plan, other: &Plan) -> bool {
+    one.nodes.iter().zip(&other.nodes).all(|(one, other)| match (&*one.work, &*other.work) {
+        (Work::Launch(one), Work::Launch(other)) => one.attributes == other.attributes,
+        _ => true,
+    })
 }
 
 /// A handle of today.
@@ -109,7 +120,8 @@ pub(super) fn alter(
     let is_alike = (before.context, before.flags, before.of, &before.disabled)
         == (wanted.context, wanted.flags, wanted.of, &wanted.disabled)
         && before.plan.has_nodes_of(&wanted.plan)
-        && of.has_nodes_of(&wanted.plan);
+        && of.has_nodes_of(&wanted.plan)
+        && have_same_attributes(of, &wanted.plan);
     if !is_alike {
         return Ok(false);
     }

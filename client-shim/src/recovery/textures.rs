@@ -5,7 +5,8 @@
 //! read something else by it.
 //!
 //! One whose array or memory is no more has a value all the same, which nothing else may get. It is made of memory that is
-//! freed at once: a kernel that read it would read what is not there, as before.
+//! freed at once: a kernel that read it would read what is not there, as before. Where the program has the addresses still
+//! reserved, and may map something there again, which that kernel would read, the texture is in a recovery's way.
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,6 +103,10 @@ impl Place<'_> {
                 Err(failed)
                     if failed.answer == INVALID_VALUE && texture.array().is_none() && !is_there(resource[1]) =>
                 {
+                    if may_come_back(resource[1]) {
+                        log::complain(format_args!("a texture object is of memory that is not mapped now"));
+                        return Err(failed);
+                    }
                     self.create_nothing()?
                 }
                 made => made?,
@@ -177,6 +182,12 @@ fn is_there(address: u64) -> bool {
         memory.slabs.around(address).is_some() || memory.own.all_mappings().iter().any(is_own)
     });
     is_mapped.unwrap_or(true) || kept::recipes(|recipes| recipes.is_of_host(length(address))).unwrap_or(true)
+}
+
+/// Whether an address is one that the program has reserved, to map there what it likes.
+fn may_come_back(address: u64) -> bool {
+    let reserved = kept::memory(|memory| memory.own.all_reservations()).unwrap_or_default();
+    reserved.into_iter().any(|(base, size)| (base..base.saturating_add(size)).contains(&address))
 }
 
 fn create(resource: &[u64; 18], how: Option<&([u64; 13], Option<[u64; 14]>)>) -> Result<u64, Failed> {

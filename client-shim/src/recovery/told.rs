@@ -64,7 +64,7 @@ pub(super) fn lost(number: u64, error: CUresult) {
 /// What a call that went into copy `seen` has for an answer, now that there is another one.
 pub(super) fn verdict(answer: CUresult, effect: Effect, seen: u64, is_again: bool) -> Verdict {
     let is_told = LAST.load(Ordering::Acquire) > seen || is_again || effect == Effect::ReadsEvents;
-    if is_told && effect.tells() && effect != Effect::RecordsEvent {
+    if is_told && effect.tells() && !matches!(effect, Effect::RecordsEvent | Effect::RecordsContext) {
         threads::here(|here| here.tell(library::generation(), progress::last_unheard()));
         Verdict::Answer(answer)
     } else if is_again {

@@ -43,7 +43,7 @@ const MOMENT: Duration = Duration::from_micros(100);
 /// What a call of this kind on shared events does.
 fn kind_of(subject: &Subject) -> Option<Kind> {
     let of_node = || shared::kind(subject.awaited).filter(|kind| matches!(kind, Kind::Imported(_)));
-    shared::kind(subject.event).or_else(of_node)
+    shared::kind(subject.event).or_else(|| shared::kind(subject.earlier)).or_else(of_node)
 }
 
 /// What a call does to work.
@@ -96,7 +96,8 @@ pub(super) fn instead(
         }
         (Kind::Imported(_), Effect::WaitsForEvent) if subject.stream.is_some() => None,
         (_, Effect::EndsEvent | Effect::ReadsEvents) => None,
-        (Kind::Imported(_), _) | (Kind::Exported(_) | Kind::Made, Effect::RecordsEventElsewhere) => not_supported(),
+        (Kind::Imported(_), _)
+        | (Kind::Exported(_) | Kind::Made, Effect::RecordsContext | Effect::RecordsEventElsewhere) => not_supported(),
         (Kind::Exported(_) | Kind::Made, Effect::Launches | Effect::Submits | Effect::SubmitsMany) => not_supported(),
         (Kind::Exported(_) | Kind::Made, _) => None,
     }
@@ -107,7 +108,7 @@ pub(super) fn instead(
 #[inline(always)]
 pub(super) fn may_record_elsewhere(effect: Effect, subject: &Subject) -> bool {
     let records = matches!(effect, Effect::Launches | Effect::Submits | Effect::SubmitsMany) && subject.event != 0;
-    (records || effect == Effect::RecordsEventElsewhere) && shared::may_be()
+    (records || matches!(effect, Effect::RecordsContext | Effect::RecordsEventElsewhere)) && shared::may_be()
 }
 
 /// What this thread has to report before it asks for an event.

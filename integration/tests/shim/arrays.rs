@@ -2,14 +2,15 @@
 
 use super::replay::{events, finished, is_whole, reason, replaying};
 use super::scenes::{DIED, play};
-use super::spare::{BY_THE_SPARE, STANDS, recovered, ways};
+use super::spare::{BY_THE_SPARE, STANDS, level, recovered, ways};
 use integration::lab::LIMIT;
 use integration::lab::process::Process;
 use integration::lab::watch::wait_for;
 use integration::shim;
-use integration::sim::{Sim, error_of};
-use integration::under_test::once;
-use serde_json::json;
+use integration::sim::{Sim, error_of, find_event};
+use integration::under_test::{Subject, once};
+use serde_json::{Value, json};
+use std::fs;
 
 const SECRET: &str = "the layout of an array is the driver's secret";
 
@@ -32,6 +33,43 @@ fn textures_without_their_arrays_keep_their_values_and_holes_are_filled_later() 
         let heard = &line["heard"];
         assert_eq!((&heard["told"], &heard["is_of_the_same"]), (&json!([0, 0]), &json!(true)), "{subject}: {line}");
         assert_eq!((&heard["before"], &heard["after"]), (&json!([1, 3, 4]), &json!([2, 5])), "{subject}: {line}");
+    });
+}
+
+/// What is heard of a context that was reset before a fault.
+fn is_heard_after_a_reset(heard: &Value, subject: &Subject) {
+    assert_eq!(
+        (&heard["told"], &heard["wrong"], &heard["are_usual"]),
+        (&json!([0, 0]), &json!([]), &json!([true, true])),
+        "{subject}: {heard}"
+    );
+}
+
+#[test]
+fn what_was_made_after_a_reset_of_its_context_is_made_again_and_nothing_of_before() {
+    once(|subject| is_heard_after_a_reset(&play(subject, "arrays-after-a-reset", 1, &[])["heard"], subject));
+}
+
+#[test]
+fn a_spare_copy_has_nothing_that_a_reset_has_taken() {
+    once(|subject| {
+        let benches = [Sim::started(subject, &[]), Sim::started(subject, &[])];
+        let (dir, word) = (benches[0].lab.dir(), benches[0].lab.dir().join("word"));
+        let mut command = super::spare::probe(&benches[0], &benches[1], &["--scene", "arrays-after-a-reset"]);
+        let program = Process::start(command.env("MPS_PROBE_WORD", &word));
+        let is_level = |since: usize| level(&program.errors()).is_some_and(|at| at >= since);
+        benches[0].wait_event(&program, "before");
+        wait_for(dir, dir, LIMIT, "a level copy", || is_level(0));
+        let said = program.errors().len();
+        fs::write(&word, []).expect("a file");
+        benches[0].wait_event(&program, "pending");
+        wait_for(dir, dir, LIMIT, "a level copy of what is there now", || is_level(said));
+        assert_eq!(error_of(&benches[0].run("mps-aggressor", &["oob"])), Some(700), "{subject}");
+        let finished = program.finish(LIMIT).expect("it ends");
+        assert_eq!(error_of(&finished), None, "{subject}: {finished:?}");
+        let line = find_event(&finished.stdout_text(), "scene").expect("its line");
+        assert_eq!(line["recovery"]["way"], BY_THE_SPARE, "{subject}: {finished:?}");
+        is_heard_after_a_reset(&line["heard"], subject);
     });
 }
 
@@ -77,6 +115,19 @@ fn a_graph_that_copies_to_an_array_is_refused_by_name() {
         let finished = finished(&mut replaying(&sim, &["--scene", "array-in-a-graph"]));
         let why = reason(&finished);
         assert!(why.contains("a node of a graph is of a kind that is not made again"), "{subject}: {finished:?}");
+    });
+}
+
+/// Once something is mapped there again, it would have to be seen by it.
+#[test]
+fn a_texture_of_memory_that_is_not_mapped_now_is_in_a_recoverys_way() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[]);
+        let finished = finished(&mut replaying(&sim, &["--scene", "texture-of-unmapped-memory"]));
+        let said = finished.stderr_text();
+        let line = find_event(&finished.stdout_text(), "scene").expect("its line");
+        assert_eq!(line["heard"], json!([719, 719]), "{subject}: {finished:?}");
+        assert!(said.contains("a texture object is of memory that is not mapped now"), "{subject}: {finished:?}");
     });
 }
 

@@ -310,3 +310,12 @@ fn memory_that_comes_and_goes_beside_a_capture_does_not_break_it() {
         assert_eq!(line["heard"], json!({ "answers": [0, 0, 0, 0, 0, 0], "ended": 0 }), "{subject}: {line}");
     });
 }
+
+#[test]
+fn a_graphs_nodes_have_their_own_attributes_though_its_executable_form_has_others() {
+    once(|subject| {
+        let heard = &play(subject, "attributes-of-nodes", 1, &[])["heard"];
+        let expected = json!({ "told": [0, 0], "priorities": [0, -1], "word": 2 });
+        assert_eq!(*heard, expected, "{subject}");
+    });
+}

@@ -46,7 +46,7 @@ impl Pointee for *mut c_void {
 }
 
 /// Attributes with an event in them: `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT`, `…_LAUNCH_COMPLETION_EVENT`.
-const WITH_EVENT: [c_uint; 2] = [6, 12];
+const WITH_EVENT: [c_uint; 2] = [7, 12];
 
 /// A launch in today's handles.
 #[derive(Debug)]
@@ -94,9 +94,24 @@ impl Pointee for CUlaunchConfig {
                 // SAFETY: the configuration says that there are so many.
                 let attribute = unsafe { config.attributes.wrapping_add(at).read_unaligned() };
                 if WITH_EVENT.contains(&attribute.id) {
-                    subject.event = attribute.value[0];
+                    (subject.earlier, subject.event) = (subject.event, attribute.value[0]);
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cudarc::driver::sys::CUlaunchAttributeID_enum::{
+        CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT,
+    };
+
+    use super::WITH_EVENT;
+
+    #[test]
+    fn events_are_in_the_attributes_in_which_the_header_has_them() {
+        let of_the_header = [CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT];
+        assert_eq!(of_the_header.map(|id| id as u32), WITH_EVENT);
     }
 }

@@ -29,7 +29,7 @@ macro_rules! context {
                 fn cuCtxGetStreamPriorityRange(least_priority: *mut c_int, greatest_priority: *mut c_int);
                 fn cuCtxPopCurrent_v2(pctx: *mut CUcontext) then cuda::threads::pop();
                 fn cuCtxPushCurrent_v2(ctx: CUcontext) then cuda::threads::push(ctx.0);
-                fn cuCtxRecordEvent(ctx: CUcontext, event: CUevent): RecordsEventElsewhere;
+                fn cuCtxRecordEvent(ctx: CUcontext, event: CUevent): RecordsContext;
                 fn cuCtxResetPersistingL2Cache();
                 fn cuCtxSetCacheConfig(config: CUfunc_cache) then kept::streams::context_cache(config);
                 fn cuCtxSetCurrent(ctx: CUcontext) then cuda::threads::set(ctx.0);

@@ -24,7 +24,9 @@ pub(crate) enum Effect {
     FinishesContext,
     /// Puts an event behind a stream's work.
     RecordsEvent,
-    /// Puts an event behind work that is not known here: a graph does it whenever it is launched, or it is that of a whole
+    /// Puts an event behind the work of all streams of a context.
+    RecordsContext,
+    /// Puts an event behind work that is not known here: a graph does it whenever it is launched, or it is that of a green
     /// context.
     RecordsEventElsewhere,
     /// Has a stream, or a whole context, wait for an event.
@@ -47,6 +49,7 @@ impl Effect {
             | Self::FinishesEvent
             | Self::FinishesContext
             | Self::RecordsEvent
+            | Self::RecordsContext
             | Self::RecordsEventElsewhere
             | Self::WaitsForEvent
             | Self::EndsEvent
@@ -64,6 +67,7 @@ impl Effect {
             | Self::FinishesEvent
             | Self::FinishesContext
             | Self::RecordsEvent
+            | Self::RecordsContext
             | Self::WaitsForEvent
             | Self::ReadsEvents => true,
             Self::None | Self::RecordsEventElsewhere | Self::EndsEvent | Self::EndsStream => false,
@@ -184,6 +188,7 @@ mod tests {
             "cuEventSynchronize",
             "cuEventElapsedTime",
             "cuCtxSynchronize",
+            "cuCtxRecordEvent",
             "cuCtxWaitEvent",
             "cuGraphLaunch",
             "cuGraphUpload",

@@ -142,13 +142,20 @@ impl Recipes {
         taken
     }
 
-    /// Puts back what was taken: the driver has refused to destroy it.
+    /// Puts back what was taken: the driver has refused to destroy it. A spare copy may have ended its own meanwhile, with
+    /// what it had set on it and made of it, so it is another one from now on.
     pub(crate) fn put_back(&mut self, taken: Taken) {
+        let back: Vec<usize> = taken.handles().collect();
         self.settled += 1;
         self.image_bytes += taken.recipes.iter().map(|(_, kept)| kept.recipe.image_bytes()).sum::<u64>();
         self.written_bytes += taken.written.iter().map(|(_, written)| written.cost()).sum::<usize>();
         self.written.extend(taken.written);
-        taken.recipes.into_iter().for_each(|(handle, kept)| self.put(handle, kept));
+        for (handle, Kept { recipe, .. }) in taken.recipes {
+            self.put(handle, Kept { number: self.number, recipe });
+            self.number += 1;
+            self.changes += 1;
+        }
+        self.with_textures_of(&back, |_| {});
         self.settings.extend(taken.settings);
         // What was known of it is forgotten, and it is there all the same.
         self.still = None;

@@ -101,6 +101,12 @@ impl Events {
         known.is_of_a_graph |= is_of_a_graph;
     }
 
+    /// A launch has recorded an event behind what this recovery has lost, 0 for none, on a thread that had been told.
+    pub(super) fn launched(&mut self, event: usize, doubt: u64) {
+        let known = self.known.entry(event).or_default();
+        (known.doubt, known.unheard) = (doubt, 0);
+    }
+
     /// What an event is behind, and by which record.
     pub(super) fn behind(&self, event: usize) -> (Behind, u64) {
         self.known.get(&event).map_or((Behind::Unknown, 0), |known| (known.behind, known.record))

@@ -104,6 +104,8 @@ pub(crate) struct Call {
     context: usize,
     name: usize,
     event: usize,
+    /// The other one, if it names two.
+    earlier: usize,
     /// Which record of the event it looks at.
     record: Record,
     place: Option<usize>,
@@ -114,7 +116,7 @@ pub(crate) struct Call {
     /// The same for each place of the context.
     all: Vec<(usize, Mark)>,
     /// Of the event that it ends, what was known.
-    taken: Option<Known>,
+    taken: Option<Box<Known>>,
     /// It records an event on a thread that has to be told of lost work, and tells nothing.
     is_unheard: bool,
 }
@@ -129,6 +131,7 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
         context: 0,
         name: 0,
         event,
+        earlier: subject.earlier,
         record,
         place: None,
         given,
@@ -152,8 +155,8 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
             if effect == Effect::CopiesToHost && subject.length > 0 {
                 call.mark = places::at(at).counts().settled_with(call.given);
             }
-            if event != 0 {
-                // A launch records it.
+            // A launch records them.
+            for event in call.events() {
                 events_anew(event, |events| events.elsewhere(event, false));
             }
         }
@@ -167,9 +170,13 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
             call.mark = call.place.map_or(Mark::default(), |at| places::at(at).counts().settled());
         }
         Effect::EndsStream => call.place = places::end(name),
-        Effect::RecordsEvent => {
-            call.place = places::find(name);
-            call.mark = call.place.map_or(Mark::default(), |at| places::at(at).counts().settled());
+        Effect::RecordsEvent | Effect::RecordsContext => {
+            if effect == Effect::RecordsContext {
+                call.context = subject.context.filter(|of| *of != 0).unwrap_or(context);
+            } else {
+                call.place = places::find(name);
+                call.mark = call.place.map_or(Mark::default(), |at| places::at(at).counts().settled());
+            }
             events_anew(event, |events| match has_capture() {
                 true => events.elsewhere(event, true),
                 false => events.begin(event),
@@ -186,7 +193,7 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
                 (call.place, call.mark) = (Some(at), mark);
             }
         }
-        Effect::EndsEvent => call.taken = taken(event),
+        Effect::EndsEvent => call.taken = taken(event).map(Box::new),
         Effect::FinishesContext => {
             let context = subject.context.unwrap_or(context);
             call.context = context;
@@ -222,6 +229,10 @@ impl Call {
                 self.take_up();
             }
         }
+        if is_success && self.effect == Effect::Launches && self.event != 0 && is_doubt() {
+            let doubt = self.doubt();
+            events(|events| self.events().for_each(|event| events.launched(event, doubt)));
+        }
         for (at, mark) in self.all.iter().filter(|_| is_success) {
             places::at(*at).counts().complete(mark);
         }
@@ -253,10 +264,10 @@ impl Call {
                     self.place().into_iter().for_each(|place| place.counts().complete(&self.mark));
                 }
             }
-            Effect::RecordsEvent => {
+            Effect::RecordsEvent | Effect::RecordsContext => {
                 let behind = match self.place {
                     // What has failed has left it as it was, or not: there nobody knows.
-                    _ if !is_success || has_capture() => Behind::Unknown,
+                    _ if !is_success || has_capture() || self.effect == Effect::RecordsContext => Behind::Unknown,
                     Some(at) => Behind::Work(at, self.mark),
                     None if !places::at(SHARED).counts().is_any() => Behind::Nothing,
                     // Its work may have no place of its own.
@@ -268,7 +279,7 @@ impl Call {
             }
             Effect::EndsEvent if !is_success => {
                 if let Some(known) = self.taken {
-                    events(|events| events.put_back(self.event, known));
+                    events(|events| events.put_back(self.event, *known));
                 }
             }
             Effect::EndsStream => match self.place {

@@ -43,17 +43,21 @@ impl Settings {
     /// Streams that have attributes which the program's have no longer.
     ///
     /// # Errors
-    /// The default stream of a context has.
+    /// A context has, or its default stream: the program has reset it, and nothing takes them back.
     pub(super) fn lost(&self, wanted: &Objects) -> Result<BTreeSet<usize>, Failed> {
         let there: BTreeSet<(usize, Setting)> =
             wanted.settings.iter().map(|(of, setting, _)| (*of, *setting)).collect();
-        let is_lost = |key: &(usize, Setting)| matches!(key.1, Setting::StreamAttribute(..)) && !there.contains(key);
-        let lost = self.0.iter().filter(|(key, _)| is_lost(key));
-        lost.map(|((of, _), (number, _))| match number {
-            Some(_) => Ok(*of),
-            None => Err(Failed { call: "cuStreamCopyAttributes", answer: CUresult::CUDA_ERROR_NOT_SUPPORTED }),
-        })
-        .collect()
+        let lost = self.0.iter().filter(|(key, _)| !there.contains(*key));
+        let streams = lost.filter_map(|((of, setting), (number, _))| match (setting, number) {
+            (Setting::StreamAttribute(..), Some(_)) => Some(Ok(*of)),
+            (Setting::StreamAttribute(..) | Setting::Limit(_) | Setting::Cache(None), None) => {
+                let call = "a look at the same settings of a context";
+                Some(Err(Failed { call, answer: CUresult::CUDA_ERROR_NOT_SUPPORTED }))
+            }
+            // They went with an object, or with memory.
+            _ => None,
+        });
+        streams.collect()
     }
 
     /// What was set on addresses is gone where something else is mapped there.
@@ -241,4 +245,40 @@ fn names_of(executable: &Executable) -> BTreeSet<usize> {
     let mut names = executable.plan.names();
     names.insert(executable.context);
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{Objects, Setting, Settings};
+    use crate::recovery::graphs::Graphs;
+
+    const CONTEXT: usize = 0xc0;
+    const STREAM: usize = 0xe0;
+
+    fn wanted(settings: Vec<(usize, Setting, u64)>) -> Objects {
+        let (recipes, numbers, written) = (Vec::new(), Vec::new(), Vec::new());
+        Objects { recipes, numbers, settings, written, still: None, graphs: Graphs::default() }
+    }
+
+    /// What of these the program has no longer, if the copy can be without.
+    fn lost(settings: &[(usize, Setting)]) -> Option<BTreeSet<usize>> {
+        let number = |of: usize| (of != CONTEXT).then_some(7);
+        let known = settings.iter().map(|(of, setting)| ((*of, *setting), (number(*of), 1))).collect();
+        Settings(known).lost(&wanted(Vec::new())).ok()
+    }
+
+    #[test]
+    fn a_context_that_was_reset_has_none_of_its_settings_and_the_copy_that_has_them_is_of_no_use() {
+        for setting in [Setting::Limit(1), Setting::Cache(None), Setting::StreamAttribute(1, 0)] {
+            assert_eq!(lost(&[(CONTEXT, setting)]), None, "{setting:?}");
+        }
+        let elsewhere = [Setting::Cache(None), Setting::PoolAttribute(4), Setting::Attribute(8, None)];
+        assert_eq!(lost(&elsewhere.map(|of| (STREAM, of))), Some(BTreeSet::new()), "it went with its object");
+        assert_eq!(lost(&[(CONTEXT, Setting::PointerAttribute(6, 1))]), Some(BTreeSet::new()), "it went with memory");
+        assert_eq!(lost(&[(STREAM, Setting::StreamAttribute(1, 0))]), Some(BTreeSet::from([STREAM])));
+        let known = Settings([((CONTEXT, Setting::Limit(1)), (None, 1))].into());
+        assert!(known.lost(&wanted(vec![(CONTEXT, Setting::Limit(1), 2)])).is_ok_and(|lost| lost.is_empty()));
+    }
 }

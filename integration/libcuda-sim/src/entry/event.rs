@@ -6,7 +6,7 @@ use crate::codes::{Code, Outcome};
 use crate::context::{Context, Ticket};
 use crate::contexts::current;
 use crate::driver::Driver;
-use crate::stream::{Event, Stream};
+use crate::stream::{Event, NULL_STREAM, Stream};
 use std::ffi::c_uint;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -96,6 +96,17 @@ entry_points! {
 
     fn cuEventRecordWithFlags(handle: usize, stream: usize, _flags: c_uint) {
         record(handle, stream)
+    }
+
+    // It comes when all work of the context is done, which is waited for here.
+    fn cuCtxRecordEvent(context: usize, handle: usize) {
+        unsafe_call()?;
+        let (_, current) = current()?;
+        if context != current.handle {
+            return Err(Code::INVALID_CONTEXT);
+        }
+        current.drain()?;
+        record(handle, NULL_STREAM)
     }
 
     fn cuEventQuery(handle: usize) {

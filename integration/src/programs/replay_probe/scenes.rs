@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
 mod arrays;
+mod attributes;
 mod beside;
 mod evidence;
 mod functions;
@@ -37,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 46] = [
+const SCENES: [(&str, Scene); 51] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -53,6 +54,8 @@ const SCENES: [(&str, Scene); 46] = [
     ("children-of-threads", telling::children),
     ("ignored", telling::ignored),
     ("unheard-records", unheard::records),
+    ("seldom-records", unheard::seldom),
+    ("records-by-launches", unheard::launches),
     ("lost-functions", functions::lost),
     ("lost-functions-beside-a-capture", functions::lost_beside_a_capture),
     ("callbacks", functions::callbacks),
@@ -84,6 +87,9 @@ const SCENES: [(&str, Scene); 46] = [
     ("limits-of-arrays", arrays::limits),
     ("lost-copies-to-arrays", arrays::lost),
     ("array-in-a-graph", arrays::in_a_graph),
+    ("arrays-after-a-reset", arrays::after_a_reset),
+    ("texture-of-unmapped-memory", arrays::of_unmapped),
+    ("attributes-of-nodes", attributes::of_nodes),
 ];
 
 /// Plays a scene.

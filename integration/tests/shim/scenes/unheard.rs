@@ -17,3 +17,22 @@ fn a_record_of_an_event_tells_nothing_and_who_waits_for_the_event_is_told_though
         assert_eq!(line["heard"], heard, "{subject}: {line}");
     });
 }
+
+#[test]
+fn an_event_recorded_for_a_context_and_one_that_a_time_is_asked_from_tell_who_takes_them() {
+    once(|subject| {
+        let line = play(subject, "seldom-records", 1, &[]);
+        let once = json!([DIED, 0]);
+        let heard = json!({ "told": [once, once], "recorded": [0, 0], "asked": once, "waited": once });
+        assert_eq!(line["heard"], heard, "{subject}: {line}");
+    });
+}
+
+#[test]
+fn events_that_a_launch_records_behind_lost_work_are_in_doubt_both() {
+    once(|subject| {
+        let line = play(subject, "records-by-launches", 1, &[]);
+        let once = json!([DIED, 0]);
+        assert_eq!(line["heard"], json!({ "own": once, "late": [once, once], "beside": [0, 0] }), "{subject}: {line}");
+    });
+}

@@ -44,6 +44,21 @@ fn what_the_driver_does_not_destroy_is_as_it_was() {
     assert_eq!(recipes.settings.len(), 1);
 }
 
+/// It may have ended its own when it looked meanwhile.
+#[test]
+fn what_the_driver_does_not_destroy_is_another_one_to_a_spare_copy() {
+    let mut recipes = Recipes::default();
+    recipes.keep(4, module(0xc0));
+    recipes.keep(5, function(4));
+    recipes.keep(6, Recipe::Event { context: 0xc0, flags: 0 });
+    let last = recipes.number_of(6);
+    let taken = recipes.take(4);
+    let changes = recipes.changes();
+    recipes.put_back(taken);
+    assert!(recipes.number_of(4) > last && recipes.number_of(5) > recipes.number_of(4));
+    assert!(recipes.changes() > changes && recipes.number_of(6) == last);
+}
+
 #[test]
 fn a_handle_given_out_again_is_another_object() {
     let mut recipes = Recipes::default();

@@ -132,12 +132,16 @@ impl Recipes {
 
     /// These objects are no more: textures that have read them read nothing. They keep their values.
     pub(crate) fn dangle(&mut self, gone: &[usize]) {
+        self.with_textures_of(gone, |texture| texture.resource = None);
+    }
+
+    /// Changes the textures that read any of these, which are others from now on.
+    pub(super) fn with_textures_of(&mut self, arrays: &[usize], change: impl Fn(&mut Texture)) {
         let (mut number, mut changes) = (self.number, 0);
         for kept in self.by_handle.range_mut(TEXTURES..).map(|(_, kept)| kept) {
             let Recipe::Texture { texture, .. } = &mut kept.recipe else { continue };
-            if texture.array().is_some_and(|array| gone.contains(&array)) {
-                texture.resource = None;
-                // It is another one from now on.
+            if texture.array().is_some_and(|array| arrays.contains(&array)) {
+                change(texture);
                 kept.number = number;
                 number += 1;
                 changes += 1;
@@ -228,6 +232,22 @@ mod tests {
             .collect();
         assert_eq!(resources, [(2, Some(0x40)), (1, None)]);
         assert!(recipes.number_of(first) != number && recipes.changes() > changes, "a spare copy makes it anew");
+    }
+
+    #[test]
+    fn a_texture_of_an_array_that_is_not_destroyed_is_another_one_to_a_spare_copy() {
+        let mut recipes = with_a_plain_array();
+        let [of_it, of_another] = [(7, 0x30), (8, 0x40)].map(|(value, array)| {
+            let key = key_of(CONTEXT, value).unwrap();
+            recipes.keep(key, texture(value, array));
+            key
+        });
+        let before = [of_it, of_another].map(|key| recipes.number_of(key));
+        let taken = recipes.take(0x10);
+        recipes.put_back(taken);
+        let after = [of_it, of_another].map(|key| recipes.number_of(key));
+        assert!(after[0] > before[0] && after[1] == before[1], "{before:?} {after:?}");
+        assert_eq!(recipes.of_plain(0x30).map(|of| of.memory), Some(0x10));
     }
 
     #[test]

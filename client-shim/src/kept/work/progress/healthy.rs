@@ -102,6 +102,7 @@ pub(crate) fn begin_quickly(
         | Effect::SubmitsElsewhere
         | Effect::CopiesToHost
         | Effect::FinishesContext
+        | Effect::RecordsContext
         | Effect::RecordsEventElsewhere
         | Effect::EndsEvent
         | Effect::EndsStream => return None,
@@ -194,6 +195,7 @@ pub(crate) fn begin_healthy(
         | Effect::CopiesToHost
         | Effect::FinishesContext
         | Effect::RecordsEvent
+        | Effect::RecordsContext
         | Effect::RecordsEventElsewhere
         | Effect::EndsEvent
         | Effect::EndsStream => {}

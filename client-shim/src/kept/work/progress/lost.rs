@@ -2,7 +2,8 @@
 //!
 //! - a stream with lost work; a stream that was told to wait for an event in doubt, or was given work behind a stream
 //!   in doubt; until a thread that has been told has waited for it, for all threads that had begun by then;
-//! - an event whose last record was behind lost work, or in a stream in doubt; until it is recorded again or destroyed.
+//! - an event whose last record was behind lost work, or in a stream in doubt, also by a launch; until it is recorded
+//!   again or destroyed.
 //!
 //! An event whose last record is unheard is so for all threads that were not told after it ([`events`](mod@super::super::events)).
 //!
@@ -37,7 +38,7 @@ impl Call {
     /// Whether it has to do with all streams of its context.
     fn is_wide(&self) -> bool {
         match self.effect {
-            Effect::FinishesContext | Effect::SubmitsMany | Effect::SubmitsElsewhere => true,
+            Effect::FinishesContext | Effect::RecordsContext | Effect::SubmitsMany | Effect::SubmitsElsewhere => true,
             Effect::CopiesToHost | Effect::Submits | Effect::Launches => self.name & LEGACY != 0,
             Effect::FinishesStream | Effect::RecordsEvent | Effect::WaitsForEvent => self.name & LEGACY != 0,
             Effect::None
@@ -62,7 +63,7 @@ impl Call {
 
     /// Whether it takes what lost work was to give, for a thread that began at this time and has not been told.
     pub(crate) fn is_in_doubt(&self, born: u64) -> bool {
-        let of_event = || self.event != 0 && events(|events| events.doubt(self.event)) > 0;
+        let of_event = || events(|events| self.events().any(|event| events.doubt(event) > 0));
         let of_a_graph = || self.effect == Effect::SubmitsMany && events(|events| events.any_doubt()) > 0;
         let of_stream = || self.reached().into_iter().any(|place| place.is_in_doubt(born));
         let looks_at_event = matches!(self.effect, Effect::FinishesEvent | Effect::WaitsForEvent | Effect::ReadsEvents);
@@ -71,7 +72,7 @@ impl Call {
 
     /// Whether it puts an event behind what its thread takes for good.
     pub(crate) fn records_event(&self) -> bool {
-        self.effect == Effect::RecordsEvent
+        matches!(self.effect, Effect::RecordsEvent | Effect::RecordsContext)
     }
 
     /// It does, on a thread that has to be told.
@@ -86,7 +87,7 @@ impl Call {
             return false;
         }
         if matches!(self.effect, Effect::FinishesEvent | Effect::WaitsForEvent | Effect::ReadsEvents) {
-            return events(|events| events.unheard(self.event)) > heard;
+            return events(|events| self.events().any(|event| events.unheard(event) > heard));
         }
         if self.effect != Effect::SubmitsMany {
             return false;
@@ -106,6 +107,11 @@ impl Call {
         if self.effect == Effect::FinishesStream {
             self.place.into_iter().for_each(hosts::are_told);
         }
+    }
+
+    /// The events that it names.
+    pub(super) fn events(&self) -> impl Iterator<Item = usize> {
+        [self.earlier, self.event].into_iter().filter(|event| *event != 0)
     }
 
     /// Whether it is about an event alone.

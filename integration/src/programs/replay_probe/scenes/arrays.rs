@@ -2,8 +2,8 @@
 #![expect(unsafe_code, reason = "the driver's functions are unsafe, and so is a fork")]
 
 use super::{GpuError, Stage, check, code, current, enter, second_context};
-use crate::programs::gpu::Stream;
-use crate::programs::memory_probe::allocate;
+use crate::programs::gpu::{Gpu, Stream};
+use crate::programs::memory_probe::{allocate, mapped::map_new};
 use crate::programs::replay_probe::{
     arrays::{
         Arrays, SURFACE,
@@ -11,7 +11,7 @@ use crate::programs::replay_probe::{
     },
     failed,
 };
-use cudarc::driver::sys;
+use cudarc::driver::sys::{self, CUlimit_enum::CU_LIMIT_PRINTF_FIFO_SIZE};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -176,6 +176,51 @@ fn fill() -> Result<[usize; 2], GpuError> {
     Ok([count, answer])
 }
 
+/// The limit of the buffer for what kernels print.
+fn limit() -> Result<usize, GpuError> {
+    let mut bytes = 0;
+    // SAFETY: the result is a variable of ours.
+    check("cuCtxGetLimit", unsafe { sys::cuCtxGetLimit(&raw mut bytes, CU_LIMIT_PRINTF_FIFO_SIZE) })?;
+    Ok(bytes)
+}
+
+/// Makes no call until there is a file of this name, which a test makes when it has seen enough.
+fn wait_for_the_word(stage: &Stage, file: &Path) -> Result<(), GpuError> {
+    stage.report.say("before", json!({}));
+    let deadline = Instant::now() + super::PATIENCE;
+    while !file.exists() {
+        if Instant::now() > deadline {
+            return Err(failed("--scene", "no word has come in time"));
+        }
+        thread::park_timeout(BETWEEN_LOOKS);
+    }
+    Ok(())
+}
+
+/// A context that was reset has no arrays, textures and limits any longer. What is made then is made again, and no other.
+pub(super) fn after_a_reset(stage: &Stage) -> Result<Value, GpuError> {
+    let usual = limit()?;
+    drop(Arrays::new()?);
+    // SAFETY: sets a limit of the current context.
+    check("cuCtxSetLimit", unsafe { sys::cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 2 * usual) })?;
+    if let Some(file) = std::env::var_os("MPS_PROBE_WORD") {
+        wait_for_the_word(stage, Path::new(&file))?;
+    }
+    let gpu = Gpu::reset(0)?;
+    let reset = limit()?;
+    let mut arrays = Arrays::new()?;
+    arrays.round(&gpu, Stream(null_mut()))?;
+    gpu.synchronize()?;
+    stage.wait()?;
+    let (told, recovered) = (stage.told(), limit()?);
+    let mut wrong = arrays.wrong()?;
+    for _ in 0..2 {
+        arrays.round(&gpu, Stream(null_mut()))?;
+        wrong.extend(arrays.wrong()?);
+    }
+    Ok(json!({ "told": told, "wrong": wrong, "are_usual": [reset == usual, recovered == usual] }))
+}
+
 /// Copies in a stream's order and a kernel that writes a surface are lost: the array is in doubt, and its program is told.
 pub(super) fn lost(stage: &Stage) -> Result<Value, GpuError> {
     let array = Array::new(Shape { sides: [64, 2, 0], flags: 0, levels: 1 })?;
@@ -189,6 +234,18 @@ pub(super) fn lost(stage: &Stage) -> Result<Value, GpuError> {
     array.write(0, &bytes)?;
     let is_usable = array.read(0)? == bytes;
     Ok(json!({ "told": told, "copied": code(copied), "is_usable": is_usable }))
+}
+
+/// A texture of memory that is not mapped where it was, and may be again.
+pub(super) fn of_unmapped(stage: &Stage) -> Result<Value, GpuError> {
+    const SIZE: usize = 2 << 20;
+    let base = map_new(SIZE)?;
+    texture(&linear_resource(base, SIZE, false))?;
+    stage.gpu.synchronize()?;
+    // SAFETY: nothing uses it.
+    check("cuMemUnmap", unsafe { sys::cuMemUnmap(base, SIZE) })?;
+    stage.report.say("pending", json!({}));
+    Ok(json!(super::beside::fault(stage)?))
 }
 
 /// A graph with a copy into an array.
