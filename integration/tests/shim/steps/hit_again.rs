@@ -26,10 +26,11 @@ fn hit_again(sim: &Sim, at: &str, strike: impl FnOnce(Pid)) -> Finished {
 fn has_gone_on(finished: &Finished, step: &str, context: &str) {
     let (text, output) = (finished.stderr_text(), finished.stdout_text());
     // A server that dies before the daemon has said that the next copy is on it is not known to be reaped. Then work may
-    // still run, if some was given by then.
+    // still run, if some was given by then: what a copy is asked when private functions have been led there
+    // says nothing of that any more, and the thread by which the driver hears of it may come later than the program's next work.
     let place = |of| REPLAY.iter().position(|step| *step == of).expect("a step");
     let is_excused =
-        |line: &&str| place(step) > place("gate-open") && line.contains("no daemon says that it is reaped");
+        |line: &&str| place(step) >= place("private-led") && line.contains("no daemon says that it is reaped");
     let refused: Vec<&str> = text.lines().filter(|line| line.contains("not recovered") && !is_excused(line)).collect();
     assert!(refused.is_empty(), "{context}: {finished:?}");
     assert!(text.contains("recovered from CUDA error 719"), "{context}: {finished:?}");
