@@ -9,6 +9,7 @@ use crate::codes::{Code, Outcome};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use sim_wire::memory_file::{MEMORY_FILE_NAME, memory_file};
 use sim_wire::script::Script;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::fs::File;
 use std::num::NonZeroUsize;
@@ -160,6 +161,14 @@ fn wished() -> usize {
     mebibytes.map_or(WISHED, |mebibytes: usize| mebibytes << 20)
 }
 
+/// Ranges that this copy has reserved beside the pool, and how long they are. It goes on with them when somebody else has taken what
+/// keeps others out of them out of the maps, as NVIDIA's driver does, and does not give them out again.
+static RESERVED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+
+fn reserved() -> MutexGuard<'static, BTreeMap<usize, usize>> {
+    RESERVED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Reserves a range. One that is not from the pool is at `wanted` if that is free and was when the driver started, or at
 /// the next granule.
 pub(crate) fn reserve(size: usize, alignment: usize, wanted: usize) -> Outcome<usize> {
@@ -179,10 +188,19 @@ pub(crate) fn reserve(size: usize, alignment: usize, wanted: usize) -> Outcome<u
     let first = AREA.next_multiple_of(alignment);
     let wish = Some(wanted).filter(|place| *place != 0).and_then(|place| place.checked_next_multiple_of(alignment));
     let places = wish.into_iter().chain((0..PLACES).map(|step| first + step * alignment));
+    let mut reserved = reserved();
+    let is_free = |reserved: &BTreeMap<usize, usize>, place: usize| {
+        let before = reserved.range(..place + span.get()).next_back();
+        before.is_none_or(|(start, size)| start + size <= place)
+    };
     for place in places.filter(|place| !is_taken(*place, span)) {
+        if !is_free(&reserved, place) {
+            continue;
+        }
         // SAFETY: the flag keeps it from touching anything that is mapped.
         let got = unsafe { mmap_anonymous(NonZeroUsize::new(place), span, ProtFlags::PROT_NONE, flags) };
         if let Ok(got) = got {
+            reserved.insert(place, span.get());
             return Ok(got.as_ptr().expose_provenance());
         }
     }
@@ -195,6 +213,7 @@ pub(crate) fn release(address: usize, size: usize) -> Outcome {
         // A pool's range stays taken from the process.
         return empty(address, size);
     }
+    reserved().remove(&address);
     // SAFETY: the caller has found the range reserved by `reserve` and nothing mapped in it.
     unsafe { munmap(pointer(address)?, size.next_multiple_of(GRANULE)) }.map_err(|_| Code::INVALID_VALUE)
 }
@@ -262,7 +281,8 @@ mod tests {
         // SAFETY: nobody reads there.
         unsafe { munmap(pointer(wish).expect("not 0"), GRANULE) }.expect("it is ours");
         fill(bytes, &7_u32.to_le_bytes(), GRANULARITY / 4);
-        assert_eq!(reserve(LARGE, 0, wish), Ok(wish), "as another copy would");
+        reserved().remove(&wish);
+        assert_eq!(reserve(LARGE, 0, wish), Ok(wish), "as another copy would, which knows of nothing");
         let descriptor = allocation.export().expect("a descriptor");
         let other = Allocation::import(descriptor, 0).and_then(|memory| memory.map(GRANULARITY)).expect("mapped");
         assert!(other != bytes && last_word(other) == 7);
@@ -280,6 +300,16 @@ mod tests {
         assert!(reserve(LARGE, 0, wish + GRANULE + LARGE).is_ok_and(|place| place == wish + 2 * GRANULE));
         release(small, GRANULARITY).expect("it is reserved");
         assert_eq!(reserve(GRANULARITY, 0, 0), Ok(small), "it is free again");
+    }
+
+    #[test]
+    fn what_was_taken_out_of_the_maps_is_not_given_out_again_before_it_is_given_back() {
+        let wish = 0x6300_0000_0000;
+        assert_eq!(reserve(LARGE, 0, wish), Ok(wish));
+        unmap(wish, LARGE.next_multiple_of(GRANULE)).expect("it is there");
+        assert!(reserve(LARGE, 0, wish).is_ok_and(|place| place != wish));
+        release(wish, LARGE).expect("it is reserved");
+        assert_eq!(reserve(LARGE, 0, wish), Ok(wish));
     }
 
     #[test]
