@@ -4,7 +4,7 @@
 //! ([`resources`](super::resources)): a process recovers as often as it must. A copy with a thread that does not wait yet, as
 //! on a slow machine, is tried again some more times in the background, and after each later one ([`line`]). It stays if that
 //! never helps, or if the program has an address in it ([`copies::is_shown`]): a function that is not hooked, a private table.
-//! One that has made something by private functions, which the program still has ([`Ask`]), is tried as often.
+//! One that has made something by private functions, with which the program goes on ([`Ask`]), is tried as often.
 //! The first one stays in any case.
 //!
 //! Another recovery waits until the last dead copy is cut off, and comes before what is given back.
@@ -13,6 +13,7 @@
 mod line;
 
 use std::{
+    fmt,
     mem::MaybeUninit,
     ptr,
     sync::{
@@ -31,7 +32,7 @@ use super::{
     library,
     resources::Known,
 };
-use crate::process::{failpoint::fails, glibc, imports, silent::Place};
+use crate::process::{failpoint::fails, glibc, imports, log, settings, silent::Place};
 
 /// The first copy stays loaded when it is closed, and does something at the end of the process that it has asked for
 /// before it could be led (seen with 580.159.04): it stays as it is, cut off.
@@ -214,11 +215,11 @@ fn keep_trying() {
 }
 
 /// What must be asked before a dead copy is unloaded: whether the program uses nothing of the one of this number, which it
-/// cannot use any more then.
+/// cannot use any more then; what of its heap stays as it is, or what it is needed for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) generation: u64,
-    pub(crate) lets_go: fn(u64) -> bool,
+    pub(crate) lets_go: fn(u64) -> Result<Known, String>,
 }
 
 /// A dead copy and what is still its own.
@@ -271,13 +272,18 @@ impl Dead {
         let is_to_go = !self.is_shown && self.copy.number > LAST_TO_STAY;
         let Some(owner) = self.copy.owner.filter(|_| is_to_go) else { return };
         let Some(code) = library::find(self.copy.handle, cuInit::FUNCTION.name) else { return };
-        if self.ask.is_some_and(|ask| !(ask.lets_go)(ask.generation)) {
-            self.joins_the_line(|line, dead, now| line.was_tried(dead, tries + 1, now));
-            return;
-        }
+        let staying = match self.ask.map_or(Ok(Known::new()), |ask| (ask.lets_go)(ask.generation)) {
+            Ok(staying) => staying,
+            Err(why) => {
+                self.stays_for_now(tries, why);
+                self.joins_the_line(|line, dead, now| line.was_tried(dead, tries + 1, now));
+                return;
+            }
+        };
         // One that goes on may touch all that the copy had.
         let patience = (ASKING * (1 << tries.min(10))).min(LONGEST_ASKING);
         if owner.end_threads(code.as_ptr(), patience, is_wanted).is_err() {
+            self.stays_for_now(tries, "a thread of its own goes on");
             self.joins_the_line(|line, dead, now| {
                 if is_wanted() { line.gives_way(dead, tries, now) } else { line.was_tried(dead, tries + 1, now) }
             });
@@ -297,6 +303,13 @@ impl Dead {
             return;
         }
         // SAFETY: as above.
-        unsafe { owner.release(&locked(&KNOWN)) };
+        unsafe { owner.release(&locked(&KNOWN), &staying) };
+    }
+
+    /// Says once why it stays.
+    fn stays_for_now(&self, tries: u32, why: impl fmt::Display) {
+        if tries == 0 && !is_wanted() && settings::lines_wanted() {
+            log::complain(format_args!("copy {} of the driver is not given back yet: {why}", self.copy.number));
+        }
     }
 }

@@ -17,7 +17,7 @@ use std::{
 
 use dlmalloc::{Allocator, Dlmalloc};
 
-use super::{Lead, RESOURCES, locked};
+use super::{Lead, RESOURCES, locked, mappings::pages_of};
 
 /// Bytes of the range, the first that can be had: a process may be limited.
 const ROOMS: [usize; 3] = [1 << 42, 1 << 38, 1 << 34];
@@ -45,7 +45,12 @@ fn room() -> Option<&'static Room> {
 
 /// Whether an address is in a heap of a copy.
 fn is_in_room(address: *mut c_void) -> bool {
-    room().is_some_and(|room| address.addr().wrapping_sub(room.base) < room.size)
+    is_in_a_heap(address.addr())
+}
+
+/// The same of a number.
+pub(crate) fn is_in_a_heap(address: usize) -> bool {
+    room().is_some_and(|room| address.wrapping_sub(room.base) < room.size)
 }
 
 /// Where a heap has its pages from.
@@ -106,15 +111,23 @@ impl Heap {
         Some(Self(Dlmalloc::new_with_allocator(Pieces { room: room()?, taken: Mutex::new(Vec::new()) })))
     }
 
-    /// Gives all pages back and keeps the addresses.
+    /// Gives all pages back, but for those in which something lies that is `staying`, and keeps the addresses.
     ///
     /// # Safety
-    /// Nobody uses what it has given out.
-    pub(super) unsafe fn free(self) {
+    /// Nobody uses anything else that it has given out.
+    pub(super) unsafe fn free(self, staying: &[(usize, usize)]) {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
         for (base, size) in locked(&self.0.allocator().taken).drain(..) {
-            // SAFETY: the heap's own, which nobody uses.
-            unsafe { libc::mmap(ptr::with_exposed_provenance_mut(base), size, libc::PROT_NONE, flags, -1, 0) };
+            let (mut from, end) = (base, base + size);
+            for (stays, until) in pages_of(staying, base, end).into_iter().chain([(end, end)]) {
+                if from < stays {
+                    // SAFETY: the heap's own, which nobody uses.
+                    unsafe {
+                        libc::mmap(ptr::with_exposed_provenance_mut(from), stays - from, libc::PROT_NONE, flags, -1, 0)
+                    };
+                }
+                from = until;
+            }
         }
     }
 }

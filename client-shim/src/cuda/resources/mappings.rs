@@ -143,7 +143,7 @@ pub(super) unsafe fn unmap(owner: usize, known: &[(usize, usize)]) {
 }
 
 /// Pages of a range in which something lies that is known, in order: where each run begins, and its end.
-fn pages_of(known: &[(usize, usize)], start: usize, end: usize) -> Vec<(usize, usize)> {
+pub(super) fn pages_of(known: &[(usize, usize)], start: usize, end: usize) -> Vec<(usize, usize)> {
     let page_of = |address: usize| address - address % PAGE;
     let mut found: Vec<_> = known
         .iter()

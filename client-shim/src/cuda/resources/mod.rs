@@ -37,7 +37,7 @@ use std::{
 };
 
 pub(crate) use descriptors::{Opened, forget_opened, noted, of_the_spare, opened, opened_by_others};
-pub(crate) use heap::watch_freed;
+pub(crate) use heap::{is_in_a_heap, watch_freed};
 pub(crate) use mappings::{All, Known, is_overlaid, is_unmapped};
 pub(crate) use sockets::is_drivers_name;
 pub(crate) use threads::NotEnded;
@@ -226,11 +226,12 @@ impl Owner {
         keys::delete(self.0);
     }
 
-    /// Gives everything else back. Pages in which something lies that is `known` stay reserved.
+    /// Gives everything else back. Pages in which something lies that is `known` stay reserved, those of its heap with
+    /// something that is `staying` stay as they are.
     ///
     /// # Safety
     /// The copy's threads have ended, and it is unloaded or nothing of it runs any more.
-    pub(crate) unsafe fn release(self, known: &[(usize, usize)]) {
+    pub(crate) unsafe fn release(self, known: &[(usize, usize)], staying: &[(usize, usize)]) {
         let of = self.resources();
         locked(&of.descriptors).clear();
         sockets::forget(self.0);
@@ -238,7 +239,7 @@ impl Owner {
         unsafe { mappings::unmap(self.0, known) };
         if let Some(heap) = locked(&of.heap).take() {
             // SAFETY: as above.
-            unsafe { heap.free() };
+            unsafe { heap.free(staying) };
         }
         of.is_taken.store(false, Ordering::Release);
     }

@@ -3,7 +3,9 @@
 //! Nothing is known of such an object but who has made it. One that was made without any handle, and in which none is
 //! found, is the host's alone: after a recovery the copy that has made it goes on with it, and its code and memory stay as
 //! long as the program has one of them. One that was made of a handle, or holds one, belongs to what is no more: a call with
-//! it is refused.
+//! it is refused. So its copy is not needed for it, and is unloaded; the page in the copy's heap where the object lies
+//! stays as it is, since whoever has got it may read there. cuBLAS 13 gets such objects anew in every copy ("context
+//! queries", functions 39 and 51, with 580.159.04), and never gives them back.
 
 use std::{
     collections::BTreeMap,
@@ -13,8 +15,15 @@ use std::{
     },
 };
 
-/// Objects that are remembered.
+use crate::cuda::resources;
+
+/// Objects of one copy that are remembered.
 const MOST: usize = 4096;
+/// Those of all copies.
+const MOST_OF_ALL: usize = 16 * MOST;
+
+/// So much of an object in a heap stays as it is: how large one is, nobody knows.
+const PAGE: usize = 4096;
 
 /// An object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +41,13 @@ impl Made {
         COUNT.store(self.objects.len(), Ordering::Relaxed);
     }
 
-    fn has_objects_of(&self, generation: u64) -> bool {
-        self.objects.values().any(|object| object.generation == generation)
+    fn of(&self, generation: u64) -> impl Iterator<Item = (&u64, &Object)> {
+        self.objects.iter().filter(move |(_, object)| object.generation == generation)
+    }
+
+    fn has_room_for(&self, object: Object) -> bool {
+        let all = self.objects.len();
+        all < MOST || all < MOST_OF_ALL && self.of(object.generation).count() < MOST
     }
 }
 
@@ -77,7 +91,7 @@ pub(super) fn at(address: u64) -> Option<Object> {
 /// Remembers an object; whether there is room. The copy that made it stays loaded as long as it is remembered.
 pub(super) fn remember(address: u64, object: Object) -> bool {
     let mut made = made();
-    let has_room = made.objects.len() < MOST || made.objects.contains_key(&address);
+    let has_room = made.objects.contains_key(&address) || made.has_room_for(object);
     if has_room {
         made.objects.insert(address, object);
         made.count();
@@ -107,20 +121,34 @@ pub(crate) fn is_freed(address: usize) {
 /// A copy of the driver has lived until now, and its stubs have led there.
 pub(crate) fn ended(generation: u64, targets: &[usize]) {
     let mut made = made();
-    if made.has_objects_of(generation) {
+    if made.of(generation).next().is_some() {
         made.dead.insert(generation, Dead { targets: targets.to_vec(), calls: 0 });
     }
 }
 
-/// Whether a copy that is dead may be unloaded, as far as it is for this module to say: none of what it has made is there
-/// any more, and no call is in it. From then on there can be none.
-pub(crate) fn lets_go(generation: u64) -> bool {
+/// Whether a copy that is dead may be unloaded, as far as it is for this module to say: none of what it has made alone is
+/// there any more, and no call is in it. From then on there can be none. What lies in its heap and stays there: where each
+/// begins, and its bytes.
+///
+/// # Errors
+/// What it is needed for, in words.
+pub(crate) fn lets_go(generation: u64) -> Result<Vec<(usize, usize)>, String> {
     let mut made = made();
-    let is_needed = made.has_objects_of(generation) || made.dead.get(&generation).is_some_and(|dead| dead.calls > 0);
-    if !is_needed {
-        made.dead.remove(&generation);
+    let (mut needed, mut staying) = (0, Vec::new());
+    for (address, object) in made.of(generation) {
+        let address = usize::try_from(*address).unwrap_or_default();
+        if object.is_hosts_alone() || !resources::is_in_a_heap(address) {
+            needed += 1;
+        } else {
+            staying.push((address, PAGE));
+        }
     }
-    !is_needed
+    let calls = made.dead.get(&generation).map_or(0, |dead| dead.calls);
+    if needed > 0 || calls > 0 {
+        return Err(format!("objects that its private functions have made: {needed}, calls of these in it: {calls}"));
+    }
+    made.dead.remove(&generation);
+    Ok(staying)
 }
 
 /// A call of a copy that is dead, which is not unloaded meanwhile.
@@ -170,18 +198,20 @@ mod tests {
         ended(3, &[0x30, 0]);
         ended(4, &[0x40]);
         assert_eq!((target(2, 0), target(3, 0), target(3, 1), target(3, 2)), (None, Some(0x30), None, None));
-        assert!(lets_go(2) && !lets_go(3) && !lets_go(4));
+        assert!(lets_go(2).is_ok() && lets_go(3).is_err() && lets_go(4).is_err());
         let call = Call::begin(3, 0).expect("it has the function");
         forget(0x10_0000);
         forget(0x20_0000);
         assert_eq!((at(0x10_0000), at(0x20_0000)), (None, Some(of_handle)));
-        assert!(!lets_go(3), "a call is in it");
+        let why = lets_go(3).expect_err("a call is in it");
+        assert_eq!(why, "objects that its private functions have made: 0, calls of these in it: 1");
         drop(call);
-        assert!(lets_go(3) && !lets_go(4));
+        assert!(lets_go(3).is_ok() && lets_go(4).is_err());
         assert_eq!(target(3, 0), None, "it is unloaded");
         is_freed(0x20_0000);
-        assert!(at(0x20_0000).is_none() && lets_go(4), "its memory was given back");
+        assert!(at(0x20_0000).is_none() && lets_go(4).is_ok(), "its memory was given back");
         assert!((1..=MOST as u64).all(|number| remember(number << 32, HOSTS)));
         assert!(!remember(5, HOSTS) && remember(1 << 32, of_handle), "known ones may change");
+        assert!(remember(5, Object { generation: 5, ..HOSTS }), "another copy has room of its own");
     }
 }

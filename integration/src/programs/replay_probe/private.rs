@@ -64,7 +64,7 @@ pub(super) struct Private {
 
 impl Private {
     /// Known calls.
-    pub(super) const CALLS: [&'static str; 14] = [
+    pub(super) const CALLS: [&'static str; 15] = [
         "count",
         "stream",
         "described",
@@ -74,6 +74,7 @@ impl Private {
         "hold",
         "brief",
         "next",
+        "asked",
         "function",
         "weigh",
         "context",
@@ -146,6 +147,14 @@ impl Private {
                 let ended = self.make_use_and_end(NUMBER);
                 if ended == (0, true) { self.make_and_use(NUMBER) } else { ended }
             }
+            // As cuBLAS asks for objects of a context: anew in each round, and never ended. It may read what it has got.
+            "asked" => {
+                let last = std::mem::take(&mut self.made);
+                // SAFETY: an object's second word is its number, and whoever has got it may read there.
+                let is_there = last == 0 || unsafe { number_of(last).read() } == HOLDS_A_CONTEXT;
+                let (answer, is_right) = self.make_and_use(HOLDS_A_CONTEXT);
+                (answer, is_right && is_there)
+            }
             "function" => ((table.function)(&raw mut address, 0, 0, 0, 0, 0), address != 0),
             "weigh" => {
                 let weight = (table.weigh)(1, 2, 3, 4, 5, 6, 7, 0.5, 8);
@@ -196,6 +205,11 @@ impl Private {
         let ended = (self.table.end)(std::mem::take(&mut self.made), 0, 0, 0, 0, 0);
         (answer.max(ended), is_right)
     }
+}
+
+/// Where an object's number lies.
+fn number_of(object: usize) -> *const u64 {
+    std::ptr::with_exposed_provenance(object + size_of::<usize>())
 }
 
 /// Counts words up by a function, from nothing; the worst answer, and whether each word is one.
