@@ -19,16 +19,20 @@ of `kernels.ptx` that is loaded through the driver's own interface, in the progr
 | not reached | has met no error: a failed assertion under MPS ends its own program alone |
 | not tried | was refused or has given up before, with `--quick`, or for which there was no time, with `--seconds`, or whose neighbours come to another server since a culprit did not end |
 | told, since | had an error though it was idle beside the culprit: what of it was lost, in the library's words |
+| recoveries, ms | from the error's being noticed until the gate opens, by the library's clock: how many, and minimum / median / maximum, of those of the idle program and of the busy one, by the spare copy and without |
 | its end | comes by itself when its input ends; a program may wait for work that was lost |
 
 A refusal is no failure, if the library names the reason. A wrong value, another end, no answer, and a fault of its own
 that a program is not told of are failures, and come with what the program has said on standard error.
 """
 
+import itertools
 import json
 import math
 import os
+import re
 import shutil
+import statistics
 import subprocess
 import sys
 import threading
@@ -56,9 +60,9 @@ REACHING = [(kind, is_busy) for kind, is_busy in FAULTS if kind in replay.SHARED
 TIMES = 20
 COLUMNS = {(kind, is_busy): f"{kind}, {'busy' if is_busy else 'idle'}" for kind, is_busy in FAULTS}
 # How many programs begin at once: each takes a core or two and about 1 GiB.
-AT_ONCE = 12
-# How many have a fault of their own at once: the kernel's side makes contexts one after the other, and many at once wait
-# for each other for tens of seconds.
+AT_ONCE = max(1, 3 * (os.cpu_count() or 1) // 4)
+# How many have a fault of their own at once on one GPU: the kernel's side makes contexts one after the other, and many at
+# once wait for each other for tens of seconds.
 AT_FAULT = 2
 # Seconds for a program to be ready, compilers included, and for one answer; the latter with --quick, too.
 TO_BEGIN, TO_ANSWER, SOON = 150, 90, 45
@@ -68,8 +72,11 @@ BETWEEN_REPORTS = 5
 TO_REACH = 3
 # Seconds for which a program does nothing before a fault that is to find it idle.
 IDLE = 2
-# The same where a spare copy of the driver must be ready.
-IDLE_WITH_SPARE = 8
+# The same where a spare copy of the driver is to have all of it: until the library says so, or for so long.
+IDLE_WITH_SPARE = 12
+AT_REST = "the spare copy has all that the program has, which is at rest"
+# A recovery in the library's words: how long it took, and in which way.
+RECOVERED = re.compile(r": recovered .* in (\d+) us, number \d+( by the spare copy)?")
 EARLIER = "told of an earlier fault"
 # What a figure is called behind its name, by `MPS_SHIM_REPLAY`.
 WITH = {"spare": " with spare copies"}
@@ -78,8 +85,9 @@ CULPRIT = "the culprit itself"
 TO_END_OF_CULPRIT = 60
 # Seconds for a program to end by itself, and the column that says whether it has.
 TO_END, END = 20, "its end"
-# The column that says what an idle bystander has lost.
+# The column that says what an idle bystander has lost, and the one with the recoveries of all its processes.
 SINCE = "told, since"
+RECOVERIES = "recoveries, ms"
 # So much of what a failed program has said goes into the report.
 SAID = 1500
 
@@ -155,7 +163,8 @@ class Suite:
         # A program's own spoil nobody's.
         self.own_faults = FAULTS * times
         self.to_answer = SOON if is_quick else TO_ANSWER
-        self.lock, self.turns, self.beginners = threading.Lock(), threading.Semaphore(AT_FAULT), threading.Semaphore(AT_ONCE)
+        self.lock, self.beginners = threading.Lock(), threading.Semaphore(AT_ONCE)
+        self.turns = [threading.Semaphore(AT_FAULT) for _ in range(self.gpus)]
         self.begun = 0
 
     def is_late(self, share):
@@ -202,18 +211,19 @@ class Suite:
 class Program(Client):
     """A program with the library around it, and what it says on standard error."""
 
-    def __init__(self, suite, folder, name, pipe="/nowhere"):
+    def __init__(self, suite, folder, name, pipe="/nowhere", more=None):
         self.name, self.to_answer = name, suite.to_answer
         caches = {"TRITON_CACHE_DIR": str(suite.ours.root / "triton"), "TORCHINDUCTOR_CACHE_DIR": str(suite.ours.root / "inductor")}
         few = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "2", "PYTHONDONTWRITEBYTECODE": "1"}
-        self.environment = {**environment(suite.library, pipe), **caches, **few, **ALL[name].get("environment", {})}
+        few |= {"MPS_SHIM_LOG": "1"} if replay.WAY == "spare" else {}
+        self.environment = {**environment(suite.library, pipe), **caches, **few, **ALL[name].get("environment", {}), **(more or {})}
         with suite.lock:
             suite.begun += 1
             number = suite.begun
         self.errors = folder / f"errors {number} {name}".replace(" ", "-").replace(",", "")
         command = suite.found[name]
         super().__init__(self, ["sh", "-c", f'exec "$0" "$@" 2>>{self.errors}', *command])
-        self.recoveries = 0
+        self.recoveries = self.asked = 0
 
     def begin(self, seconds=TO_BEGIN):
         try:
@@ -288,6 +298,17 @@ class Program(Client):
         anew = [line.split(": ", 1)[-1] for line in lines[last + 1 :] if line.startswith("modules begun anew")]
         return ", ".join(([f"streams with lost work: {streams}"] if streams != "0" else []) + [f"modules begun anew: {one}" for one in anew])
 
+    def is_level(self):
+        """Whether the spare copy has all of it as it is at rest since the last recovery."""
+        lines = [line for line in self.all_said().splitlines() if "the spare copy has all" in line or RECOVERED.search(line)]
+        return bool(lines) and lines[-1].endswith(AT_REST)
+
+    def recovered_ms(self):
+        """How long its recoveries since the last time took that this was asked, and whether a spare copy was gone on with."""
+        found = [(bool(is_by_spare), int(took) / 1000) for took, is_by_spare in RECOVERED.findall(self.all_said())]
+        asked, self.asked = self.asked, len(found)
+        return found[asked:]
+
     def reason(self):
         refused = [line.split(": ", 2)[-1] for line in self.all_said().splitlines() if "not recovered" in line]
         return refused[-1] if refused else None
@@ -322,6 +343,7 @@ class Table:
 
     def __init__(self, suite, figure):
         self.cells, self.failed, self.suite, self.figure = {}, [], suite, figure
+        self.recovered = {}
         self.lock, self.told_at = threading.Lock(), time.monotonic()
 
     def put(self, name, kind, cell):
@@ -362,6 +384,19 @@ class Table:
             return self.fails(name, END, f"ended with {status}: {program.said()}")
         return self.put(name, END, "well")
 
+    def takes_in(self, name, is_busy, recovered):
+        """How long each recovery took, and whether it was by a spare copy."""
+        with self.lock:
+            for is_by_spare, took in recovered:
+                self.recovered.setdefault(name, {}).setdefault((is_busy, is_by_spare), []).append(took)
+
+    def recoveries_of(self, name):
+        parts = []
+        for (is_busy, is_by_spare), took in sorted(self.recovered.get(name, {}).items()):
+            way = f"{'busy' if is_busy else 'idle'}, {'by the spare copy' if is_by_spare else 'without'}"
+            parts.append(f"{way}: {len(took)}, {min(took):.3g} / {statistics.median(took):.3g} / {max(took):.3g}")
+        return {RECOVERIES: "; ".join(parts)} if parts else {}
+
     def rows(self):
         def text(cells):
             return "; ".join(cell if count == 1 and len(cells) == 1 else f"{cell} ({count})" for cell, count in cells.most_common())
@@ -370,6 +405,7 @@ class Table:
         for name in (*ALL, CULPRIT):
             if name in self.cells:
                 rows[name] = {kind: text(self.cells[name][kind]) for kind in (*COLUMNS.values(), END, SINCE) if kind in self.cells[name]}
+                rows[name] |= self.recoveries_of(name)
             elif name in (self.suite.missing or {}):
                 rows[name] = {kind: self.suite.missing[name] for kind in COLUMNS.values()}
         return rows
@@ -400,11 +436,15 @@ def each(names, work, table=None, kind="begins", at_once=AT_ONCE):
 
 
 def culprits(suite):
-    """Faults of each program's own, one after the other in one process, without MPS. One that was refused begins anew."""
+    """Faults of each program's own, one after the other in one process, without MPS. One that was refused begins anew.
+
+    Where there are several GPUs each program has one of them, but for those that take two.
+    """
     table = Table(suite, "culprits")
 
-    def one(name):
+    def one(name, gpu):
         program, is_over = None, False
+        seen = {} if ALL[name].get("gpus", 1) > 1 else {"CUDA_VISIBLE_DEVICES": str(gpu)}
         for kind, is_busy in suite.own_faults:
             column = COLUMNS[kind, is_busy]
             if is_over or suite.is_late(1):
@@ -413,15 +453,16 @@ def culprits(suite):
             try:
                 if program is None:
                     with suite.beginners:
-                        program = Program(suite, suite.ours.root, name)
+                        program = Program(suite, suite.ours.root, name, more=seen)
                         program.begin(suite.left(1))
-                with suite.turns:
+                with suite.turns[gpu]:
                     if is_busy:
                         rest = f"rest {TO_REACH} {program.recoveries}"
                         cell = program.cell(True, ("busy", "busy"), (f"wrong {kind}", "wrong"), (rest, "round"))
                     else:
                         cell = program.cell(True, (f"fault {kind}", "round"))
                 table.put(name, column, cell)
+                table.takes_in(name, is_busy, program.recovered_ms())
                 goes_on = not cell.startswith(("refused", "gives up"))
             except Exception as error:  # noqa: BLE001 - one program does not stop the others
                 table.fails(name, column, f"{type(error).__name__}: {error}")
@@ -434,8 +475,16 @@ def culprits(suite):
 
     # All at the same time, so that each has its share of the time that there is.
     with ThreadPoolExecutor(max(1, len(suite.commands()))) as pool:
-        list(pool.map(one, suite.commands()))
+        list(pool.map(one, suite.commands(), itertools.cycle(range(suite.gpus))))
     return table.result()
+
+
+def wait_for_rest(programs):
+    """Waits until the spare copies have all of programs that do nothing; one that is refused or has none has no say."""
+    if replay.WAY == "spare":
+        end = time.monotonic() + IDLE_WITH_SPARE
+        while not all(program.is_level() for program in programs) and time.monotonic() < end:
+            time.sleep(0.05)
 
 
 def bystanders(suite, share):
@@ -463,10 +512,11 @@ def bystanders(suite, share):
             if len(over) == len(names):
                 continue
             each([name for name in names if name not in programs and name not in over], begin, table, column)
+            wait_for_rest(programs.values())
             if is_busy:
                 each(list(programs), lambda name: programs[name].ask("busy", "busy"), table, column, len(programs))
             else:
-                time.sleep(IDLE if replay.WAY == "in-place" else IDLE_WITH_SPARE)
+                time.sleep(IDLE)
             began = time.monotonic()
             culprit = daemon.client("mps-aggressor", kind)
             try:
@@ -498,6 +548,7 @@ def bystanders(suite, share):
                 elif cell.startswith("told") and not is_busy and cell != EARLIER:
                     cell = f"unaware, but {EARLIER}"
                 table.put(name, column, cell)
+                table.takes_in(name, is_busy, programs[name].recovered_ms())
                 if cell.startswith(("refused", "gives up")):
                     programs.pop(name).end()
                     over |= {name} if suite.is_quick else set()

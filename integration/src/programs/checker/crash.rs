@@ -18,8 +18,8 @@ const LINE: usize = 8 << 10;
 const MAPS: usize = 4 << 20;
 /// How many registers the kernel tells that are numbers: from r8 to rip.
 const REGISTERS: usize = 17;
-/// Signals by which a process dies that follows an address to nowhere.
-const SIGNALS: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
+/// Signals by which a process dies that follows an address to nowhere, or that gives up.
+const SIGNALS: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
 
 static SEED: AtomicU64 = AtomicU64::new(0);
 /// The operation under way, and whether the run is a disturbed one.
