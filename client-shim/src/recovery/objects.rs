@@ -5,7 +5,7 @@ mod by_recipe;
 
 pub(super) use by_recipe::make;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     graphs::Graphs,
@@ -36,7 +36,9 @@ pub(super) struct Objects {
     /// What variables have had written to them: addresses and bytes.
     pub(super) written: Vec<(usize, Vec<u8>)>,
     /// What was read of variables when the program was at rest, if it has been since.
-    pub(super) still: Option<Still>,
+    pub(super) still: Option<Arc<Still>>,
+    /// Of what that is: nothing else has it.
+    pub(super) still_number: u64,
     pub(super) graphs: Graphs,
 }
 
@@ -45,11 +47,11 @@ impl Objects {
     pub(super) fn survey() -> Self {
         let given = progress::given();
         let found = kept::recipes(|recipes| {
-            let still = recipes.still(given).cloned();
+            let still = (recipes.still(given).cloned(), recipes.still_number());
             (recipes.in_order(), recipes.numbers(), recipes.all_settings(), recipes.all_written(), still)
         });
-        let (recipes, numbers, settings, written, still) = found.unwrap_or_default();
-        Self { recipes, numbers, settings, written, still, graphs: Graphs::survey() }
+        let (recipes, numbers, settings, written, (still, still_number)) = found.unwrap_or_default();
+        Self { recipes, numbers, settings, written, still, still_number, graphs: Graphs::survey() }
     }
 
     /// How many there are.
@@ -59,7 +61,7 @@ impl Objects {
 
     /// Modules and libraries that begin anew with something that may have been another by then, each with why.
     pub(super) fn anew(&self) -> BTreeMap<usize, String> {
-        still::anew(&self.recipes, self.still.as_ref())
+        still::anew(&self.recipes, self.still.as_deref())
     }
 
     /// Memory of the host that devices reach: address and size.

@@ -113,7 +113,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     let (memory, of_memory) = Memory::survey();
     obstacles(of_memory)?;
     let Some(memory) = memory else { return Err(Refusal::Obstacle("nothing is kept".to_owned())) };
-    let objects = Objects::survey();
+    let mut objects = Objects::survey();
     if is_ahead && ahead::would_be_told(&objects) {
         return Err(Refusal::AtWork);
     }
@@ -157,6 +157,8 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
             exchanged
         }
     };
+    // So that the only one is renamed, and not another one made for that.
+    objects.still = None;
     let renamed = rename(&renamed, &objects);
     let ask = Ask { generation: library::generation(), lets_go: private::lets_go };
     let (dead, burial) = if is_proven {

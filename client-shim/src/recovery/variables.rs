@@ -40,10 +40,7 @@ use crate::{
     },
     kept::{
         self,
-        code::{
-            reading,
-            still::{Still, Wanted},
-        },
+        code::{reading, still::Wanted},
         work::progress,
     },
     process::{glibc, log, panics::unpanicked, settings},
@@ -121,7 +118,7 @@ fn look() -> Result<bool, Hindrance> {
                 objects.contexts.retained().filter(|(_, of)| of.count > 0).map(|(_, of)| of.context).collect::<Vec<_>>()
             });
             let found = kept::recipes(|recipes| {
-                let known = recipes.still(given).filter(|_| !recipes.is_changed()).map(Still::is_whole);
+                let known = recipes.still(given).filter(|_| !recipes.is_changed()).map(|still| still.is_whole());
                 (known, if known.is_some() { Vec::new() } else { recipes.in_order() }, recipes.changes())
             });
             Some((contexts.ok()?, found.ok()?))

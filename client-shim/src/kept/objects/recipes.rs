@@ -18,6 +18,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::CString,
     ops::Range,
+    sync::Arc,
 };
 
 /// Bytes of images that are kept at most; more are not recoverable.
@@ -61,7 +62,9 @@ pub(crate) struct Recipes {
     written: BTreeMap<usize, Written>,
     written_bytes: usize,
     /// What variables had in them when the program was last at rest.
-    still: Option<Still>,
+    still: Option<Arc<Still>>,
+    /// What that is has this number, and nothing else has.
+    still_number: u64,
     /// How many changes there had been by then.
     read_after: u64,
     /// How often a recipe was kept or taken out.
@@ -136,7 +139,7 @@ impl Recipes {
             taken.written.extend(self.forget_written(handle).map(|written| (handle, written)));
             taken.settings.extend(self.settings.extract_if(settings_of(handle), |_, _| true));
             self.changes += 1;
-            self.still.iter_mut().for_each(|still| still.forget(handle));
+            self.is_still_no_more(handle);
             taken.recipes.push((handle, kept));
         }
         taken
@@ -170,7 +173,7 @@ impl Recipes {
             self.forget(handle);
         }
         self.settings.extract_if(settings_of(context), |_, _| true).for_each(drop);
-        self.still.iter_mut().for_each(|still| still.forget(context));
+        self.is_still_no_more(context);
         memory
     }
 
@@ -209,14 +212,28 @@ impl Recipes {
     pub(crate) fn is_still(&mut self, still: Still, changes: u64) -> bool {
         self.settled += 1;
         let is_current = self.changes == changes;
-        self.still = Some(still).filter(|_| is_current);
+        self.still = Some(still).filter(|_| is_current).map(Arc::new);
+        self.still_number += 1;
         self.read_after = changes;
         is_current
     }
 
     /// What variables have in them, if all streams have been given as much work as when they were read.
-    pub(crate) fn still(&self, given: u64) -> Option<&Still> {
+    pub(crate) fn still(&self, given: u64) -> Option<&Arc<Still>> {
         self.still.as_ref().filter(|still| still.given == given)
+    }
+
+    /// The number of what variables have in them, which is another one for anything else that they have.
+    pub(crate) fn still_number(&self) -> u64 {
+        self.still_number
+    }
+
+    /// Nothing is known any more of what this has in its variables.
+    fn is_still_no_more(&mut self, handle: usize) {
+        if let Some(still) = self.still.as_mut().filter(|still| still.has(handle)) {
+            Arc::make_mut(still).forget(handle);
+            self.still_number += 1;
+        }
     }
 
     /// All libraries.

@@ -57,6 +57,8 @@ pub(crate) struct Still {
     pub(crate) variables: Vec<(Name, Vec<u8>)>,
     missing: BTreeMap<usize, String>,
     known: BTreeSet<usize>,
+    /// Contexts, modules and libraries that variables are named by.
+    named: BTreeSet<usize>,
 }
 
 /// Why a module of this image, with these of its addresses asked for, begins anew unless it is read; `None` if it does
@@ -143,7 +145,8 @@ impl Wanted {
     /// It was read when so much work had been given; what could not be is missing.
     pub(crate) fn read(mut self, given: u64, variables: Vec<(Name, Vec<u8>)>, missing: Vec<(usize, String)>) -> Still {
         self.missing.extend(missing);
-        Still { given, variables, missing: self.missing, known: self.known }
+        let named = variables.iter().flat_map(|(name, _)| [name.context, name.of]).collect();
+        Still { given, variables, missing: self.missing, known: self.known, named }
     }
 }
 
@@ -158,19 +161,36 @@ impl Still {
         &self.missing
     }
 
-    /// A module or library is another one from now on.
+    /// Whether anything is known by this handle: most objects that end have no variables.
+    pub(crate) fn has(&self, handle: usize) -> bool {
+        self.known.contains(&handle) || self.named.contains(&handle)
+    }
+
+    /// A module or library is another one from now on, or a context is.
     pub(crate) fn forget(&mut self, handle: usize) {
         if self.known.remove(&handle) {
             self.missing.remove(&handle);
         }
-        self.variables.retain(|(name, _)| name.of != handle && name.context != handle);
+        if self.named.remove(&handle) {
+            self.variables.retain(|(name, _)| name.of != handle && name.context != handle);
+        }
     }
 
     /// Everything has another handle now.
     pub(crate) fn rename(&mut self, current: impl Fn(usize) -> usize) {
+        let named: BTreeMap<usize, usize> = self.named.iter().map(|handle| (*handle, current(*handle))).collect();
+        let current_of = |handle: usize| named.get(&handle).copied().unwrap_or(handle);
+        // Those of a module follow each other.
+        let mut last = None;
         for (name, _) in &mut self.variables {
-            (name.context, name.of) = (current(name.context), current(name.of));
+            let (before, now) = match last {
+                Some((before, now)) if before == (name.context, name.of) => (before, now),
+                _ => ((name.context, name.of), (current_of(name.context), current_of(name.of))),
+            };
+            last = Some((before, now));
+            (name.context, name.of) = now;
         }
+        self.named = named.into_values().collect();
         self.known = self.known.iter().map(|handle| current(*handle)).collect();
         let missing = std::mem::take(&mut self.missing).into_iter();
         self.missing = missing.map(|(handle, why)| (current(handle), why)).collect();

@@ -44,11 +44,37 @@ pub(super) struct Variables {
     /// By the copy's address.
     contents: BTreeMap<usize, Contents>,
     found: BTreeMap<Name, Found>,
+    followed: Option<Followed>,
+}
+
+/// What they were made to contain last, and by which handles.
+#[derive(Debug, PartialEq, Eq)]
+struct Followed {
+    /// The number of what was read, if anything was that still holds.
+    still: Option<u64>,
+    written: Vec<(usize, Vec<u8>)>,
+    numbers: Numbers,
+    renamed: Renamed,
 }
 
 impl Variables {
-    /// Has them contain what is wanted; how many did not.
+    /// Has them contain what is wanted; how many did not. Where that is what was wanted last, nobody looks at each: a program
+    /// may have ten thousand.
     pub(super) fn follow(&mut self, wanted: &Objects, numbers: &Numbers, renamed: &Renamed) -> Result<u64, Failed> {
+        let (still, written) = (wanted.still.as_ref().map(|_| wanted.still_number), &wanted.written);
+        let is_so =
+            |of: &Followed| (of.still, &of.written, &of.numbers, &of.renamed) == (still, written, numbers, renamed);
+        if self.followed.as_ref().is_some_and(is_so) {
+            return Ok(0);
+        }
+        self.followed = None;
+        let count = self.contain(wanted, numbers, renamed)?;
+        let (written, numbers, renamed) = (written.clone(), numbers.clone(), renamed.clone());
+        self.followed = Some(Followed { still, written, numbers, renamed });
+        Ok(count)
+    }
+
+    fn contain(&mut self, wanted: &Objects, numbers: &Numbers, renamed: &Renamed) -> Result<u64, Failed> {
         self.contents.retain(|_, of| numbers.get(&of.of.0).copied() == of.of.1);
         self.found.retain(|name, (number, ..)| numbers.get(&name.of).copied() == *number);
         let mut all: BTreeMap<usize, Vec<u8>> = BTreeMap::new();

@@ -259,7 +259,7 @@ mod tests {
 
     fn wanted(settings: Vec<(usize, Setting, u64)>) -> Objects {
         let (recipes, numbers, written) = (Vec::new(), Vec::new(), Vec::new());
-        Objects { recipes, numbers, settings, written, still: None, graphs: Graphs::default() }
+        Objects { recipes, numbers, settings, written, still: None, still_number: 0, graphs: Graphs::default() }
     }
 
     /// What of these the program has no longer, if the copy can be without.

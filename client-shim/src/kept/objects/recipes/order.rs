@@ -1,5 +1,7 @@
 //! The recipes in the order in which they can be followed, and what changes when they have been.
 
+use std::sync::Arc;
+
 use super::{Kept, Recipe, Recipes, Setting, views};
 
 impl Recipe {
@@ -89,7 +91,8 @@ impl Recipes {
         }
         let written = std::mem::take(&mut self.written).into_iter();
         self.written = written.map(|(variable, bytes)| (current(variable), bytes)).collect();
-        self.still.iter_mut().for_each(|still| still.rename(&current));
+        self.still.iter_mut().for_each(|still| Arc::make_mut(still).rename(&current));
+        self.still_number += 1;
         let settings = std::mem::take(&mut self.settings).into_iter();
         self.settings = settings.map(|((object, setting), value)| ((current(object), setting), value)).collect();
     }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Image, KINDS, MOST_IMAGE_BYTES, Recipe, Recipes, Setting};
+use super::{super::still::Wanted, Image, KINDS, MOST_IMAGE_BYTES, Recipe, Recipes, Setting};
 
 fn module(context: usize) -> Recipe {
     Recipe::Module { context, image: Image::Bytes([0; 10].into()), options: Vec::new() }
@@ -125,4 +125,32 @@ fn one_is_destroyed_without_a_look_at_all_others() {
         assert!(Instant::now() < deadline, "{} are left", handle - 1);
     }
     assert_eq!((recipes.totals(), recipes.settings.len()), (([0; KINDS.len()], 0), 0));
+}
+
+/// A spare copy that has followed what has this number looks at no variable again.
+#[test]
+fn what_variables_have_has_another_number_when_it_may_be_something_else() {
+    let mut recipes = Recipes::default();
+    let image = b".version 8.0\n.target sm_80\n.global .u32 v;\n\0".to_vec();
+    recipes.keep(1, Recipe::Module { context: 0xc0, image: Image::Bytes(image.into()), options: Vec::new() });
+    recipes.keep(2, Recipe::Event { context: 0xc0, flags: 0 });
+    let read = |recipes: &mut Recipes| {
+        let wanted = Wanted::of(&recipes.in_order(), &[0xc0]);
+        let variables: Vec<_> = wanted.variables.keys().map(|name| (name.clone(), vec![1])).collect();
+        assert_eq!(variables.len(), 1);
+        assert!(recipes.is_still(wanted.read(7, variables, Vec::new()), recipes.changes()));
+        recipes.still_number()
+    };
+    let first = read(&mut recipes);
+    recipes.forget(2);
+    assert_eq!((recipes.still_number(), recipes.still(7).is_some()), (first, true), "an event has no variables");
+    let again = read(&mut recipes);
+    recipes.rename(|handle| handle + 0x1000);
+    let renamed = recipes.still_number();
+    let names: Vec<_> = recipes.still(7).iter().flat_map(|still| &still.variables).map(|(name, _)| name.of).collect();
+    assert_eq!(names, [0x1001]);
+    recipes.forget(0x1001);
+    let forgotten = recipes.still_number();
+    assert!(first < again && again < renamed && renamed < forgotten, "{first}, {again}, {renamed}, {forgotten}");
+    assert!(recipes.still(7).is_some_and(|still| still.variables.is_empty()));
 }
