@@ -16,11 +16,12 @@ use std::process::ExitCode;
 /// A scene by its name.
 type Scene = (&'static str, fn() -> Found<()>);
 
-const SCENES: [Scene; 20] = [
+const SCENES: [Scene; 21] = [
     ("without_faults", sound::without_faults),
     ("recorded_before_it_was_exported", sound::recorded_before_it_was_exported),
     ("owner_faults_at_rest", faults::owner_faults_at_rest),
     ("owner_faults_between_record_and_wait", faults::owner_faults_between_record_and_wait),
+    ("times_behind_lost_work", faults::times_behind_lost_work),
     ("peer_faults_at_rest", faults::peer_faults_at_rest),
     ("peer_faults_while_it_waits", faults::peer_faults_while_it_waits),
     ("both_fault_by_turns", faults::both_fault_by_turns),
