@@ -221,6 +221,25 @@ pub(super) fn after_a_reset(stage: &Stage) -> Result<Value, GpuError> {
     Ok(json!({ "told": told, "wrong": wrong, "are_usual": [reset == usual, recovered == usual] }))
 }
 
+/// An array is destroyed that has a new texture: that one keeps its value, and others have theirs.
+pub(super) fn that_ends(stage: &Stage) -> Result<Value, GpuError> {
+    let stays = Array::new(Shape { sides: [64, 2, 0], flags: SURFACE, levels: 1 })?;
+    if let Some(file) = std::env::var_os("MPS_PROBE_WORD") {
+        wait_for_the_word(stage, Path::new(&file))?;
+    }
+    let ends = Array::new(LARGE)?;
+    let first = texture(&array_resource(ends.first_level()))?;
+    ends.destroy()?;
+    let second = texture(&array_resource(stays.first_level()))?;
+    stage.gpu.synchronize()?;
+    stage.wait()?;
+    let told = stage.told();
+    let third = texture(&array_resource(stays.first_level()))?;
+    let is_of_the_same = second.array()? == stays.resource_handle();
+    let all = values(&[first, second, third]);
+    Ok(json!({ "told": told, "values": all, "is_of_the_same": is_of_the_same }))
+}
+
 /// Copies in a stream's order and a kernel that writes a surface are lost: the array is in doubt, and its program is told.
 pub(super) fn lost(stage: &Stage) -> Result<Value, GpuError> {
     let array = Array::new(Shape { sides: [64, 2, 0], flags: 0, levels: 1 })?;
