@@ -160,6 +160,17 @@ pub(crate) fn first_texture() -> u64 {
     })
 }
 
+/// What arrays without memory are said to begin at multiples of, and how many of them there can be.
+pub(crate) fn deferred_arrays() -> &'static (Option<u64>, Option<usize>) {
+    static WANTED: OnceLock<(Option<u64>, Option<usize>)> = OnceLock::new();
+    WANTED.get_or_init(|| {
+        let script = Script::load();
+        let said = |name| script.text(name);
+        let alignment = said("MPS_SIM_ARRAY_ALIGNMENT").and_then(|text| text.parse().ok());
+        (alignment, said("MPS_SIM_MOST_DEFERRED").and_then(|text| text.parse().ok()))
+    })
+}
+
 /// What a profiler does in its callback, if the test wants one for this function.
 fn call_back(function: &str) -> Outcome {
     static SUBSCRIBED: OnceLock<Option<String>> = OnceLock::new();

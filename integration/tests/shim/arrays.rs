@@ -107,6 +107,20 @@ fn a_spare_copy_waits_for_an_array_that_is_being_destroyed_and_stays() {
     });
 }
 
+/// The driver says nothing of an array without memory, or says what is of no use: it has none left of those that were asked
+/// about, or one of each description.
+#[test]
+fn of_arrays_that_are_made_again_and_again_no_more_than_one_without_memory_stays() {
+    once(|subject| {
+        for (alignment, left) in [("0", 0), ("131072", 2), ("65536", 2)] {
+            let most = (left + 1).to_string();
+            let variables = [("MPS_SIM_ARRAY_ALIGNMENT", alignment), ("MPS_SIM_MOST_DEFERRED", most.as_str())];
+            let line = play(subject, "twins-of-arrays", 0, &variables);
+            assert_eq!(line["heard"]["without_memory"], 0, "{subject}: {alignment}: {line}");
+        }
+    });
+}
+
 /// Of 64 MiB a context takes nothing here; 4 MiB are the first array's and 2 MiB the scene's own.
 #[test]
 fn where_memory_is_short_the_drivers_answer_comes_and_nothing_is_left_of_arrays() {

@@ -240,6 +240,19 @@ pub(super) fn that_ends(stage: &Stage) -> Result<Value, GpuError> {
     Ok(json!({ "told": told, "values": all, "is_of_the_same": is_of_the_same }))
 }
 
+/// Arrays of two descriptions are made and destroyed again and again: what one without memory is answered then.
+pub(super) fn twins(stage: &Stage) -> Result<Value, GpuError> {
+    const SIDES: [usize; 3] = [64, 64, 0];
+    for _ in 0..MANY {
+        Array::new(Shape { sides: SIDES, flags: 0, levels: 3 })?.destroy()?;
+        Array::new(Shape { sides: SIDES, flags: 0, levels: 1 })?.destroy()?;
+    }
+    stage.gpu.synchronize()?;
+    let flags = sys::CUDA_ARRAY3D_DEFERRED_MAPPING;
+    let answer = Array::new(Shape { sides: SIDES, flags, levels: 1 }).map_or_else(|error| error.code, |_| 0);
+    Ok(json!({ "without_memory": answer }))
+}
+
 /// Copies in a stream's order and a kernel that writes a surface are lost: the array is in doubt, and its program is told.
 pub(super) fn lost(stage: &Stage) -> Result<Value, GpuError> {
     let array = Array::new(Shape { sides: [64, 2, 0], flags: 0, levels: 1 })?;
