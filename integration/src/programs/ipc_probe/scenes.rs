@@ -16,7 +16,7 @@ use std::process::ExitCode;
 /// A scene by its name.
 type Scene = (&'static str, fn() -> Found<()>);
 
-const SCENES: [Scene; 21] = [
+const SCENES: [Scene; 22] = [
     ("without_faults", sound::without_faults),
     ("recorded_before_it_was_exported", sound::recorded_before_it_was_exported),
     ("owner_faults_at_rest", faults::owner_faults_at_rest),
@@ -30,6 +30,7 @@ const SCENES: [Scene; 21] = [
     ("peer_is_killed", ends::peer_is_killed),
     ("handles_and_what_is_refused", sound::handles_and_what_is_refused),
     ("records_come_in_another_order", sound::records_come_in_another_order),
+    ("numbers_are_not_taken_back", sound::numbers_are_not_taken_back),
     ("three_in_a_row", faults::three_in_a_row),
     ("owner_is_refused", ends::owner_is_refused),
     ("owner_ends_its_context", ends::owner_ends_its_context),
