@@ -25,6 +25,8 @@ pub(crate) const POINTS: &[&str] = &[
     "memory-mapped",
     "memory-allowed",
     "memory-noted",
+    // The end of an array that is noted no longer, while its textures are still noted with it.
+    "array-taken",
     // The vault.
     "escrow-sent",
     "escrow-answered",

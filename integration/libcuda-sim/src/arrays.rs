@@ -161,6 +161,12 @@ pub(crate) struct Arrays {
 }
 
 impl Arrays {
+    /// How many are without memory: those of one level, and mipmapped ones.
+    pub(crate) fn deferred(&self) -> usize {
+        let plain = self.arrays.values().filter(|array| array.of.is_none() && array.shape.is_deferred()).count();
+        plain + self.mipmapped.values().filter(|array| array.shape.is_deferred()).count()
+    }
+
     /// Makes an array, or levels of one, in such memory.
     pub(crate) fn add(&mut self, array: (usize, u32, Shape), memory: Memory, handle: usize) {
         let (context, device, shape) = array;

@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, raise};
 use sim_wire::script::Script;
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Where the first copy's handles are. Nothing else of a process is near.
@@ -157,6 +157,31 @@ pub(crate) fn first_texture() -> u64 {
         let text = Script::load().text("MPS_SIM_FIRST_TEXTURE").unwrap_or_default();
         let wanted = text.split_once(':').filter(|(of, _)| *of == copy().number.to_string());
         wanted.and_then(|(_, value)| value.parse().ok()).unwrap_or(1)
+    })
+}
+
+/// How long a stream takes to write this value, where a test wants that: `VALUE:NUMBER:TIME`.
+pub(crate) fn time_to_write(value: u64) -> Option<Duration> {
+    static WANTED: OnceLock<Option<[u64; 3]>> = OnceLock::new();
+    static SEEN: AtomicU64 = AtomicU64::new(0);
+    let wanted = WANTED.get_or_init(|| {
+        let text = Script::load().text("MPS_SIM_SLOW_WRITE")?;
+        let parts: Vec<u64> = text.split(':').map_while(|part| part.parse().ok()).collect();
+        parts.try_into().ok()
+    });
+    let [of, number, time] = (*wanted)?;
+    let is_it = value == of && SEEN.fetch_add(1, Ordering::SeqCst) + 1 == number;
+    is_it.then(|| Duration::from_millis(time))
+}
+
+/// What arrays without memory are said to begin at multiples of, and how many of them there can be.
+pub(crate) fn deferred_arrays() -> &'static (Option<u64>, Option<usize>) {
+    static WANTED: OnceLock<(Option<u64>, Option<usize>)> = OnceLock::new();
+    WANTED.get_or_init(|| {
+        let script = Script::load();
+        let said = |name| script.text(name);
+        let alignment = said("MPS_SIM_ARRAY_ALIGNMENT").and_then(|text| text.parse().ok());
+        (alignment, said("MPS_SIM_MOST_DEFERRED").and_then(|text| text.parse().ok()))
     })
 }
 

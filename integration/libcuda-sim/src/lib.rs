@@ -22,6 +22,9 @@
 //! | `MPS_SIM_STAY_AT` | the same, and the function never returns, or after so many milliseconds: `COPY:FUNCTION:CALL:TIME` | |
 //! | `MPS_SIM_MEET_AT` | `COPY:FUNCTION:NUMBER`: calls of that copy's function wait until so many have begun, and answer 999 after a minute | |
 //! | `MPS_SIM_FIRST_TEXTURE` | `COPY:VALUE`: in that copy the values of texture objects count from there | 1 |
+//! | `MPS_SIM_ARRAY_ALIGNMENT` | what arrays without memory are said to begin at multiples of; of 0 nothing is said | 65536 |
+//! | `MPS_SIM_MOST_DEFERRED` | so many arrays without memory there can be | any |
+//! | `MPS_SIM_SLOW_WRITE` | `VALUE:NUMBER:TIME`: the so-manieth write of that value by a stream (`cuStreamWriteValue64`) takes so many milliseconds | |
 //! | `MPS_SIM_WISHED_MIB` | from which size on a range of addresses is reserved where it is wished | 4 |
 //! | `MPS_SIM_TEAR_AT` | the same for `cuGraphLaunch`: its context dies when the first node of the graph is done | |
 //!

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 use std::fs;
 
 const SECRET: &str = "the layout of an array is the driver's secret";
+/// The step at which an array is noted no longer, and its textures are still noted with it.
+pub(super) const TAKEN: &str = "array-taken";
 
 #[test]
 fn arrays_of_two_devices_are_made_again_with_the_same_values_on_each() {
@@ -70,6 +72,52 @@ fn a_spare_copy_has_nothing_that_a_reset_has_taken() {
         let line = find_event(&finished.stdout_text(), "scene").expect("its line");
         assert_eq!(line["recovery"]["way"], BY_THE_SPARE, "{subject}: {finished:?}");
         is_heard_after_a_reset(&line["heard"], subject);
+    });
+}
+
+/// The copy looks while the driver has the array still, and what is noted of it is half gone.
+#[test]
+fn a_spare_copy_waits_for_an_array_that_is_being_destroyed_and_stays() {
+    once(|subject| {
+        let benches = [Sim::started(subject, &[]), Sim::started(subject, &[])];
+        let dir = benches[0].lab.dir();
+        let [word, go, held] = ["word", "go", "go.held"].map(|name| dir.join(name));
+        let mut command = super::spare::probe(&benches[0], &benches[1], &["--scene", "array-that-ends"]);
+        command.env("MPS_PROBE_WORD", &word).env("MPS_SHIM_TEST_AT", format!("hold:{TAKEN}"));
+        let program = Process::start(command.env("LD_PRELOAD", shim::with_steps()).env("MPS_SHIM_TEST_GO", &go));
+        let says = |text: &str, since: usize| program.errors()[since..].contains(text);
+        benches[0].wait_event(&program, "before");
+        wait_for(dir, dir, LIMIT, "a level copy", || level(&program.errors()).is_some());
+        let said = program.errors().len();
+        fs::write(&word, []).expect("a file");
+        wait_for(dir, dir, LIMIT, "an array that ends", || held.exists());
+        let waits = "has all that the program has, but for what is being destroyed";
+        wait_for(dir, dir, LIMIT, "a look", || says(waits, said) || says("no spare copy of the driver", said));
+        let said = program.errors().len();
+        fs::write(&go, []).expect("a file");
+        benches[0].wait_event(&program, "pending");
+        wait_for(dir, dir, LIMIT, "a level copy", || level(&program.errors()).is_some_and(|at| at >= said));
+        assert!(!says("no spare copy of the driver", 0), "{subject}: {}", program.errors());
+        assert_eq!(error_of(&benches[0].run("mps-aggressor", &["oob"])), Some(700), "{subject}");
+        let finished = program.finish(LIMIT).expect("it ends");
+        let line = find_event(&finished.stdout_text(), "scene").expect("its line");
+        assert_eq!(line["recovery"]["way"], BY_THE_SPARE, "{subject}: {finished:?}");
+        let heard = json!({ "told": [0, 0], "values": [1, 2, 3], "is_of_the_same": true });
+        assert_eq!(line["heard"], heard, "{subject}: {line}");
+    });
+}
+
+/// The driver says nothing of an array without memory, or says what is of no use: it has none left of those that were asked
+/// about, or one of each description.
+#[test]
+fn of_arrays_that_are_made_again_and_again_no_more_than_one_without_memory_stays() {
+    once(|subject| {
+        for (alignment, left) in [("0", 0), ("131072", 2), ("65536", 2)] {
+            let most = (left + 1).to_string();
+            let variables = [("MPS_SIM_ARRAY_ALIGNMENT", alignment), ("MPS_SIM_MOST_DEFERRED", most.as_str())];
+            let line = play(subject, "twins-of-arrays", 0, &variables);
+            assert_eq!(line["heard"]["without_memory"], 0, "{subject}: {alignment}: {line}");
+        }
     });
 }
 

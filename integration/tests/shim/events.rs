@@ -38,6 +38,16 @@ fn programs_share_events_on_one_server() {
     once(|subject| play(command(&Sim::started(subject, &[]), &SCENES, "in-place"), &format!("{subject} under MPS")));
 }
 
+/// The first record is held in one stream, so that it comes when the last of eight in the other one can. What others see of it is
+/// written late.
+#[test]
+fn a_records_number_is_not_taken_back_by_an_earlier_one_of_another_stream() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[("MPS_SIM_SLOW_WRITE", "9:2:200")]);
+        play(command(&sim, &["numbers_are_not_taken_back"], "in-place"), &subject.to_string());
+    });
+}
+
 #[test]
 fn programs_share_events_and_go_on_with_spare_copies() {
     once(|subject| {

@@ -123,6 +123,8 @@ mod tests {
             ("cuStreamQuery", Effect::FinishesStream),
             ("cuCtxSynchronize", Effect::FinishesContext),
             ("cuEventQuery", Effect::FinishesEvent),
+            ("cuEventElapsedTime", Effect::ReadsEvents),
+            ("cuEventElapsedTime_v2", Effect::ReadsEvents),
             ("cuMemcpyDtoH_v2", Effect::CopiesToHost),
             ("cuMemcpyDtoHAsync_v2", Effect::Submits),
             ("cuMemsetD8_v2", Effect::Submits),

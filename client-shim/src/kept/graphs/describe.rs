@@ -19,7 +19,8 @@ use crate::{
 };
 
 /// Attributes of kernels' nodes that are kept: access policy, cooperation, clusters and how they are scheduled, priority,
-/// domains of memory order, preferred cluster and share of shared memory.
+/// domains of memory order, preferred cluster and share of shared memory. Those with an event are a launch's alone, as CUDA
+/// documents them: a capture makes of such an event an edge from a port of the node, and of none outside of the capture.
 const ATTRIBUTES: [c_uint; 9] = [1, 2, 4, 5, 8, 9, 10, 11, 14];
 /// `CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE`.
 const DEVICE_UPDATABLE: c_uint = 13;
@@ -269,4 +270,28 @@ fn learn(function: usize, context: usize) -> Result<(), Reason> {
         }
     }
     Err(Reason::GraphKernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use cudarc::driver::sys::CUlaunchAttributeID_enum as Of;
+
+    use super::{ATTRIBUTES, DEVICE_UPDATABLE};
+
+    #[test]
+    fn what_is_kept_of_a_node_are_the_headers_attributes_of_nodes() {
+        let of_nodes = [
+            Of::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW,
+            Of::CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+            Of::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+            Of::CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE,
+            Of::CU_LAUNCH_ATTRIBUTE_PRIORITY,
+            Of::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP,
+            Of::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN,
+            Of::CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION,
+            Of::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+        ];
+        assert_eq!(of_nodes.map(|of| of as u32), ATTRIBUTES);
+        assert_eq!(Of::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE as u32, DEVICE_UPDATABLE);
+    }
 }

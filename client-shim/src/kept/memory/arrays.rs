@@ -37,7 +37,7 @@ use crate::{
             recipes::{Layout, OfArray, Recipe},
         },
     },
-    process::settings,
+    process::{failpoint::reached, settings},
 };
 
 /// What blocks of arrays begin at multiples of, in bytes: the driver asks for that of every array.
@@ -205,13 +205,18 @@ fn undone(of: OfArray, names: &[usize]) -> Result<CUresult, Bypass> {
             return Ok(answer);
         }
     }
-    if memory(|memory| memory.slabs.mark_freed(of.address))?.is_none() {
+    // Before the driver gives the handles to something else, and before the block is no more: a spare copy makes what is noted.
+    let taken = recipes(|recipes| recipes.take(of.memory))?;
+    let gone: Vec<usize> = taken.handles().chain(names.iter().copied()).collect();
+    if !gone.contains(&of.memory) {
         // Another thread does so.
         return Ok(INVALID_HANDLE);
     }
-    // Before the driver gives the handles to something else.
-    let taken = recipes(|recipes| recipes.take(of.memory))?;
-    let gone: Vec<usize> = taken.handles().chain(names.iter().copied()).collect();
+    reached("array-taken");
+    if memory(|memory| memory.slabs.mark_freed(of.address))?.is_none() {
+        recipes(|recipes| recipes.put_back(taken))?;
+        return Ok(INVALID_HANDLE);
+    }
     let answer = freeing::inside(of.context, || {
         let answer = driver!(array::cuMipmappedArrayDestroy(CUmipmappedArray(of.mipmapped)));
         if answer.is_success() {
@@ -220,8 +225,8 @@ fn undone(of: OfArray, names: &[usize]) -> Result<CUresult, Bypass> {
         answer
     });
     if !answer.is_success() {
-        recipes(|recipes| recipes.put_back(taken))?;
         memory(|memory| memory.slabs.unmark_freed(of.address))?;
+        recipes(|recipes| recipes.put_back(taken))?;
         return Ok(answer);
     }
     recipes(|recipes| recipes.dangle(&gone))?;

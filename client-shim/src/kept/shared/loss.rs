@@ -25,12 +25,12 @@ pub(super) fn lose(context: Option<usize>, error: CUresult) {
 }
 
 /// Nobody will write the number of a record. What has its word, and has not come, is not known apart from it.
-pub(super) fn skip(slot: Slot, own: Slot, number: u64, error: CUresult) {
+pub(super) fn skip(own: Slot, all @ [slot, ..]: [Slot; 3], number: u64, error: CUresult) {
     shared(|_| {
         if let Some(first) = own.first_open(number) {
             slot.lose(first, number, error);
         }
-        [slot, own].into_iter().for_each(|slot| slot.withdraw(number));
+        all.into_iter().for_each(|slot| slot.withdraw(number));
     });
 }
 

@@ -6,7 +6,7 @@
 //!
 //! | a call | is |
 //! |---|---|
-//! | a record, by who has made the event | the driver's record, and behind it two writes of the record's number, by the stream: in a page that no other process has, and in the shared one |
+//! | a record, by who has made the event | the driver's record, and behind it three writes of the record's number, by the stream: in a page that no other process has, in the shared one, and in another one of the first kind |
 //! | a wait by a stream of who has opened it | the stream's wait for the number of the last record |
 //! | a question, or a wait of the host | a look at the page |
 //! | what else has to do with an event of another process, or records one beside a stream's order | refused, by name |

@@ -40,12 +40,12 @@ const BEHIND_ALL: u32 = 0;
 /// As memory of the program's that is registered: for all contexts, and mapped.
 const REGISTERED_AS: u32 = 3;
 
-/// A page of this process's events, and one with the same places that no other process has: what others write in the first
+/// A page of this process's events, and two with the same places that no other process has: what others write in the first
 /// one neither keeps a record waiting nor says what was lost.
 #[derive(Debug)]
 pub(super) struct OwnPage {
     start: usize,
-    private: usize,
+    private: [usize; 2],
     file: Held,
     number: u64,
     /// By place: which event has it, or 0, the context of the last one that had, and the last record.
@@ -58,8 +58,9 @@ pub(super) struct OwnPage {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) slot: Slot,
-    /// The same in the page that is ours alone.
+    /// The same in the pages that are ours alone: what has come, and what others see of it, too.
     pub(super) own: Slot,
+    seen: Slot,
     last: &'static AtomicU64,
 }
 
@@ -71,13 +72,14 @@ impl Place {
 
     /// All its records have come, or never will.
     pub(super) fn release(&self) {
-        [self.slot, self.own].into_iter().for_each(|slot| slot.release(self.last()));
+        [self.slot, self.own, self.seen].into_iter().for_each(|slot| slot.release(self.last()));
     }
 }
 
 impl OwnPage {
-    pub(super) fn starts(&self) -> [usize; 2] {
-        [self.start, self.private]
+    pub(super) fn starts(&self) -> [usize; 3] {
+        let [own, seen] = self.private;
+        [self.start, own, seen]
     }
 
     /// Whether the driver reaches it still.
@@ -90,8 +92,8 @@ impl OwnPage {
         let of = self.contexts.iter().zip(self.last).enumerate();
         let used = of.filter(move |(_, (of, _))| **of != 0 && context.is_none_or(|context| context == **of));
         used.filter_map(|(index, (_, last))| {
-            let [slot, own] = self.starts().map(|start| Slot::of(start, index.key()));
-            Some(Place { slot: slot?, own: own?, last })
+            let [slot, own, seen] = self.starts().map(|start| Slot::of(start, index.key()));
+            Some(Place { slot: slot?, own: own?, seen: seen?, last })
         })
     }
 }
@@ -100,8 +102,9 @@ impl OwnPage {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exported {
     pub(super) slot: Slot,
-    /// The same in the page that is ours alone.
+    /// The same in the pages that are ours alone.
     own: Slot,
+    seen: Slot,
     /// Its context, by name.
     pub(super) context: usize,
     page: usize,
@@ -133,14 +136,14 @@ impl Shared {
     fn take(&mut self, pages: &[usize], context: usize) -> Option<Exported> {
         let page = self.own.iter_mut().find(|page| pages.contains(&page.start) && page.taken.contains(&0))?;
         let index = page.taken.iter().position(|event| *event == 0)?;
-        let [slot, own] = page.starts().map(|start| Slot::of(start, index.key()));
-        let (slot, own) = (slot?, own?);
+        let [slot, own, seen] = page.starts().map(|start| Slot::of(start, index.key()));
+        let (slot, own, seen) = (slot?, own?, seen?);
         self.exported += 1;
         let event = self.exported;
         slot.is_of(event);
         page.taken[index] = event;
         page.contexts[index] = context;
-        Some(Exported { slot, own, context, page: page.start, index, event, last: &page.last[index] })
+        Some(Exported { slot, own, seen, context, page: page.start, index, event, last: &page.last[index] })
     }
 
     fn number_of(&self, page: usize) -> Option<u64> {
@@ -234,7 +237,7 @@ fn place(context: usize) -> Result<Exported, NotOurs> {
         shared(|shared| shared.own.iter().map(|page| (page.starts(), page.is_registered())).collect::<Vec<_>>())
             .into_iter()
             .partition(|(_, is_registered)| *is_registered);
-    let registered: Vec<usize> = registered.into_iter().map(|([start, _], _)| start).collect();
+    let registered: Vec<usize> = registered.into_iter().map(|([start, ..], _)| start).collect();
     if let Some(exported) = shared(|shared| shared.take(&registered, name)) {
         return Ok(exported);
     }
@@ -248,24 +251,32 @@ fn place(context: usize) -> Result<Exported, NotOurs> {
         }
     }
     let (file, start) = pages::new()?;
-    let private = pages::private().inspect_err(|_| pages::unmap(start))?;
-    for page in [start, private] {
+    let own = pages::private().inspect_err(|_| pages::unmap(start))?;
+    let seen = pages::private().inspect_err(|_| [start, own].into_iter().for_each(pages::unmap))?;
+    let starts = [start, own, seen];
+    for page in starts {
         (0..COUNT.key()).filter_map(|index| Slot::of(page, index)).for_each(Slot::begin);
     }
-    if let Err(answer) = register(start, context) {
-        [start, private].into_iter().for_each(pages::unmap);
-        return Err(NotOurs::Driver("cuMemHostRegister", answer.0));
-    }
-    if let Err(answer) = register(private, context) {
-        // The driver has the other one.
-        pages::unmap(private);
-        return Err(NotOurs::Driver("cuMemHostRegister", answer.0));
+    for (at, page) in starts.into_iter().enumerate() {
+        if let Err(answer) = register(page, context) {
+            // The driver has those before it.
+            starts.into_iter().skip(at).for_each(pages::unmap);
+            return Err(NotOurs::Driver("cuMemHostRegister", answer.0));
+        }
     }
     // As long as the page, which is as long as the process.
     let last: &'static _ = Box::leak(Box::new([const { AtomicU64::new(RING - 1) }; COUNT]));
     let taken = shared(|shared| {
         let number = EVENTS + shared.own.len().key();
-        shared.own.push(OwnPage { start, private, file, number, taken: [0; COUNT], contexts: [0; COUNT], last });
+        shared.own.push(OwnPage {
+            start,
+            private: [own, seen],
+            file,
+            number,
+            taken: [0; COUNT],
+            contexts: [0; COUNT],
+            last,
+        });
         shared.take(&[start], name)
     });
     taken.ok_or_else(|| NotOurs::System(io::Error::other("the page is full")))
@@ -285,19 +296,20 @@ fn record_behind(exported: &Exported, event: CUevent) -> Result<(), NotOurs> {
 
 /// Writes the number of a new record behind what a stream has, of the living copy; the driver's answer.
 pub(crate) fn record(exported: &Exported, stream: CUstream, is_per_thread: bool) -> CUresult {
-    let Exported { slot, own, .. } = *exported;
+    let Exported { slot, own, seen, .. } = *exported;
     let number = exported.last.fetch_add(1, Ordering::AcqRel) + 1;
     let mut answer = CUresult::CUDA_SUCCESS;
-    if !own.has_room(number) {
-        let (address, before) = (own.address(number), number.saturating_sub(RING));
+    if !seen.has_room(number) {
+        let (address, before) = (seen.address(number), number.saturating_sub(RING));
         answer = if is_per_thread {
             driver!(per_thread stream::cuStreamWaitValue64_v2(stream, address, before, GREATER_OR_EQUAL))
         } else {
             driver!(stream::cuStreamWaitValue64_v2(stream, address, before, GREATER_OR_EQUAL))
         };
     }
-    // Ours first: of what others see we know.
-    for address in [own, slot].map(|slot| slot.address(number)) {
+    // Ours first: of what others see we know. And last: another stream has the word when others see what it had before, or that
+    // would come later than its own number and take it back.
+    for address in [own, slot, seen].map(|slot| slot.address(number)) {
         if answer.is_success() {
             answer = if is_per_thread {
                 driver!(per_thread stream::cuStreamWriteValue64_v2(stream, address, number, BEHIND_ALL))
@@ -312,7 +324,7 @@ pub(crate) fn record(exported: &Exported, stream: CUstream, is_per_thread: bool)
         loss::published();
     } else if exported.last.compare_exchange(number, number - 1, Ordering::AcqRel, Ordering::Acquire).is_err() {
         // Another thread has the next number, and nobody will write this one.
-        loss::skip(slot, own, number, answer);
+        loss::skip(own, [slot, own, seen], number, answer);
     }
     answer
 }

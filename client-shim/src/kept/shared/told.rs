@@ -117,7 +117,15 @@ pub(super) fn still_owed() -> Option<CUresult> {
 
 /// Whether a call that has succeeded says that work is done.
 fn finishes(effect: Effect) -> bool {
-    matches!(effect, Effect::FinishesStream | Effect::FinishesEvent | Effect::FinishesContext | Effect::CopiesToHost)
+    matches!(
+        effect,
+        Effect::FinishesStream
+            | Effect::FinishesEvent
+            | Effect::FinishesContext
+            | Effect::CopiesToHost
+            // There is a time only when both events have come.
+            | Effect::ReadsEvents
+    )
 }
 
 /// Whether a call that has succeeded is to be believed only when others know more.

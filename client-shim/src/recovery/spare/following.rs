@@ -131,6 +131,11 @@ fn are_the_same(wanted: &[(CUdevice, Retained)], known: &[(CUdevice, Retained)])
     there(wanted) == there(known)
 }
 
+/// Whether the program has any object of this handle.
+fn is_known(handle: usize) -> bool {
+    kept::recipes(|recipes| recipes.is_kept(handle)).unwrap_or(true)
+}
+
 /// Whether the program has this object yet.
 fn is_still_there(handle: usize, number: u64) -> bool {
     kept::recipes(|recipes| recipes.number_of(handle) == Some(number)).unwrap_or(false)
@@ -152,6 +157,8 @@ pub(super) struct Made {
     settings: Settings,
     variables: Variables,
     graphs: Settled,
+    /// Whether something was left out that is neither here nor gone.
+    is_waiting: bool,
 }
 
 /// An allocation that was imported.
@@ -177,7 +184,13 @@ impl Made {
             settings: Settings::default(),
             variables: Variables::default(),
             graphs: Settled::default(),
+            is_waiting: false,
         }
+    }
+
+    /// Whether it lacks textures of an array that the program is just destroying. There is a change when it has.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.is_waiting
     }
 
     /// The copy's contexts.
@@ -352,7 +365,7 @@ impl Made {
         Ok(count)
     }
 
-    /// Makes the copy have an object for each recipe; how many things were otherwise.
+    /// Makes the copy have an object for each recipe, but those that are just ending; how many things were otherwise.
     ///
     /// # Errors
     /// One cannot be made.

@@ -113,6 +113,7 @@ pub(super) struct Followed {
 enum Level {
     #[default]
     Behind,
+    ButWhatEnds,
     ButWhatChanges,
     /// But for what kernels write to variables, which is known at rest only.
     All,
@@ -208,6 +209,7 @@ pub(super) fn follow(followed: &mut Followed) {
             let has_quiet =
                 is_settled && !is_stopped() && (is_to_settle || behind == 0) && followed.has(&seen) && !is_first;
             let level = match has_quiet {
+                _ if spare.is_waiting() => Level::ButWhatEnds,
                 false => Level::Behind,
                 true if followed.seen == seen && seen.graphs.are_all_quiet => match seen.values.is_still {
                     true => Level::AllAtRest,
@@ -218,6 +220,7 @@ pub(super) fn follow(followed: &mut Followed) {
             if std::mem::replace(&mut followed.level, level) != level && settings::lines_wanted() {
                 match level {
                     Level::Behind => {}
+                    Level::ButWhatEnds => log::complain(format_args!("{HAS_ALL}, but for what is being destroyed")),
                     Level::ButWhatChanges => log::complain(format_args!("{HAS_ALL}, but for what goes on changing")),
                     Level::All => log::complain(format_args!("{HAS_ALL}")),
                     Level::AllAtRest => log::complain(format_args!("{HAS_ALL}, which is at rest")),

@@ -145,6 +145,11 @@ impl Spare {
         all.filter(|(of, usual)| of.now < *usual).map(|(of, usual)| (of.context, usual)).collect()
     }
 
+    /// Whether it lacks what the program is just ending.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.made.is_waiting()
+    }
+
     /// Follows the program; how many things it was behind.
     pub(super) fn follow(&mut self, memory: &Memory, objects: Option<&Objects>) -> Result<u64, Failed> {
         let of_memory = self.made.follow_memory(memory)?;

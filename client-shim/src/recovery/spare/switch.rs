@@ -18,7 +18,7 @@ use super::{
     making::Spare,
 };
 use crate::{
-    cuda::{belongings, library, names, second, types::CUcontext},
+    cuda::{belongings, library, names, result::CUresult, second, types::CUcontext},
     daemon::spare::is_void,
     kept::code::stacks,
     process::{failpoint::reached, log},
@@ -39,7 +39,7 @@ impl Held {
         let Some(mut spare) = self.work.spare.take() else { return (None, self) };
         let grant = spare.grant;
         let switched = if is_void(grant) || spare.generation != library::generation() {
-            Err(Failed { call: "a server that is sound", answer: crate::cuda::result::CUresult(806) })
+            Err(Failed { call: "a server that is sound", answer: CUresult(806) })
         } else {
             exchange(&mut spare, memory, objects, clock, recovery)
         };
@@ -77,6 +77,9 @@ fn exchange(
     reached("spare-memory-again");
     clock.ended(Step::Map, recovery);
     behind += spare.made.follow_objects(objects)?;
+    if spare.made.is_waiting() {
+        return Err(Failed { call: "a look at arrays of which none is being destroyed", answer: CUresult(400) });
+    }
     lap.ended(Switch::Objects, recovery);
     behind += spare.follow_stacks(objects)?;
     lap.ended(Switch::Stack, recovery);

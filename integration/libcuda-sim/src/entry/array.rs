@@ -5,6 +5,7 @@ use crate::abi::{In, Out, entry_points};
 use crate::arrays::{self, ALIGNMENT, Array, External, Memory, SURFACE, Shape, Texture};
 use crate::codes::{Code, Outcome};
 use crate::contexts::current;
+use crate::copies::deferred_arrays;
 use crate::driver::Tables;
 use crate::vmm::Allocation;
 use std::ffi::{c_int, c_uint};
@@ -21,7 +22,9 @@ pub(super) fn find(tables: &Tables, handle: usize) -> Outcome<Array> {
 
 fn memory_for(tables: &mut Tables, shape: Shape, levels: u32, context: usize, device: u32) -> Outcome<Memory> {
     if shape.is_deferred() {
-        return Ok(Memory::None);
+        let (_, most) = deferred_arrays();
+        let is_room = most.is_none_or(|most| tables.arrays.deferred() < most);
+        return if is_room { Ok(Memory::None) } else { Err(Code::OUT_OF_MEMORY) };
     }
     let size = shape.memory(levels)?;
     account(tables, device, size)?;
@@ -31,6 +34,14 @@ fn memory_for(tables: &mut Tables, shape: Shape, levels: u32, context: usize, de
             discount(tables, device, size);
             Err(error)
         }
+    }
+}
+
+/// What an array without memory is said to begin at multiples of.
+fn alignment() -> Outcome<u64> {
+    match deferred_arrays().0 {
+        Some(0) => Err(Code::NOT_SUPPORTED),
+        wanted => Ok(wanted.unwrap_or(ALIGNMENT as u64)),
     }
 }
 
@@ -119,7 +130,7 @@ entry_points! {
         if !shape.is_deferred() {
             return Err(Code::INVALID_VALUE);
         }
-        needs.put([shape.memory(1)? as u64, ALIGNMENT as u64, 0, 0])
+        needs.put([shape.memory(1)? as u64, alignment()?, 0, 0])
     }
 
     fn cuMipmappedArrayGetMemoryRequirements(needs: Out<[u64; 4]>, array: usize, device: c_int) {
@@ -131,7 +142,7 @@ entry_points! {
             return Err(Code::INVALID_VALUE);
         }
         let levels = u32::try_from(array.levels.len()).map_err(|_| Code::UNKNOWN)?;
-        needs.put([array.shape.memory(levels)? as u64, ALIGNMENT as u64, 0, 0])
+        needs.put([array.shape.memory(levels)? as u64, alignment()?, 0, 0])
     }
 
     fn cuMipmappedArrayCreate(handle: Out<usize>, asked: In<[u64; 5]>, levels: c_uint) {

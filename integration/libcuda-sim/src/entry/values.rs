@@ -6,6 +6,7 @@ use crate::allocations::word;
 use crate::codes::{Code, Outcome};
 use crate::context::Context;
 use crate::contexts::current;
+use crate::copies::time_to_write;
 use crate::driver::Driver;
 use crate::stream::NULL_STREAM;
 use std::ffi::c_uint;
@@ -39,6 +40,9 @@ fn submit(
 
 fn write(stream: usize, address: usize, value: u64) -> Outcome {
     submit(stream, address, move |driver, context| {
+        if let Some(time) = time_to_write(value) {
+            context.pass_time(Some(time))?;
+        }
         let tables = context.at_work(driver)?;
         if tables.ranges.is_accessible(address, BYTES) {
             word(address).store(value, Ordering::Release);

@@ -13,6 +13,7 @@
 //! | `take` | has the stream wait for the event and copy the memory |
 //! | `look KEY` | waits for the stream, and says whether what was copied has this key everywhere |
 //! | `wait`, `query` | of the event, by the host |
+//! | `start`, `stop`, `time` | records an event with a time in the stream, and another one, and asks for the time between them until there is one |
 //! | `harm` | has the context die by a kernel in another stream |
 //! | `obstruct`, `reset` | has something that no recovery makes again, or ends the context |
 //! | `misuse` | does with the event what is refused, and says with which codes |
@@ -22,6 +23,7 @@
 
 mod events;
 mod misuse;
+mod time;
 
 use super::{handle_of, opened, parsed, text_of};
 use crate::programs::checker::KERNELS;
@@ -48,6 +50,8 @@ struct Party {
     copy: u64,
     event: sys::CUevent,
     handed: sys::CUevent,
+    /// With times.
+    timed: [sys::CUevent; 2],
     words: *mut u32,
     held: usize,
     holds: Option<Kernel>,
@@ -74,8 +78,8 @@ impl Party {
         let words = words.cast::<u32>();
         // SAFETY: there is room for so many.
         unsafe { words.write_bytes(0, HOLDS) };
-        let (event, handed) = (ptr::null_mut(), ptr::null_mut());
-        Ok(Self { gpu, streams, memory: 0, copy: allocate(SIZE)?, event, handed, words, held: 0, holds: None })
+        let (event, handed, timed) = (ptr::null_mut(), ptr::null_mut(), time::new_events()?);
+        Ok(Self { gpu, streams, memory: 0, copy: allocate(SIZE)?, event, handed, timed, words, held: 0, holds: None })
     }
 
     fn first(&self) -> Stream {
@@ -229,6 +233,9 @@ impl Party {
                 check("cuEventQuery", unsafe { sys::cuEventQuery(self.event) })?;
                 none()
             }
+            ["start"] => self.marks(0),
+            ["stop"] => self.marks(1),
+            ["time"] => self.time(),
             ["finish"] => {
                 self.gpu.synchronize()?;
                 none()

@@ -16,11 +16,12 @@ use std::process::ExitCode;
 /// A scene by its name.
 type Scene = (&'static str, fn() -> Found<()>);
 
-const SCENES: [Scene; 20] = [
+const SCENES: [Scene; 22] = [
     ("without_faults", sound::without_faults),
     ("recorded_before_it_was_exported", sound::recorded_before_it_was_exported),
     ("owner_faults_at_rest", faults::owner_faults_at_rest),
     ("owner_faults_between_record_and_wait", faults::owner_faults_between_record_and_wait),
+    ("times_behind_lost_work", faults::times_behind_lost_work),
     ("peer_faults_at_rest", faults::peer_faults_at_rest),
     ("peer_faults_while_it_waits", faults::peer_faults_while_it_waits),
     ("both_fault_by_turns", faults::both_fault_by_turns),
@@ -29,6 +30,7 @@ const SCENES: [Scene; 20] = [
     ("peer_is_killed", ends::peer_is_killed),
     ("handles_and_what_is_refused", sound::handles_and_what_is_refused),
     ("records_come_in_another_order", sound::records_come_in_another_order),
+    ("numbers_are_not_taken_back", sound::numbers_are_not_taken_back),
     ("three_in_a_row", faults::three_in_a_row),
     ("owner_is_refused", ends::owner_is_refused),
     ("owner_ends_its_context", ends::owner_ends_its_context),

@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 51] = [
+const SCENES: [(&str, Scene); 53] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -89,6 +89,8 @@ const SCENES: [(&str, Scene); 51] = [
     ("array-in-a-graph", arrays::in_a_graph),
     ("arrays-after-a-reset", arrays::after_a_reset),
     ("texture-of-unmapped-memory", arrays::of_unmapped),
+    ("array-that-ends", arrays::that_ends),
+    ("twins-of-arrays", arrays::twins),
     ("attributes-of-nodes", attributes::of_nodes),
 ];
 

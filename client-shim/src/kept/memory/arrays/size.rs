@@ -1,12 +1,13 @@
 //! How much memory an array takes: the driver says so of a twin to which memory is to be given later.
 //!
 //! To destroy an array waits for the GPU, and whoever makes one does not expect that. So the twin, which has no memory, stays,
-//! and what the driver has said of it is remembered: a program that makes the same again and again asks once. Of many
-//! different ones the later twins are destroyed.
+//! and what the driver has said of it is remembered, also where that is of no use: a program that makes the same again and again
+//! asks once, and one twin stays for each description. The twin of which the driver says nothing is destroyed, since it may say
+//! something the next time, and so are later ones of many different descriptions.
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -24,15 +25,27 @@ const DEFERRED: u64 = 0x80;
 /// Answers that are remembered, and twins that stay, at most.
 const MOST: usize = 1024;
 
-/// By layout, whether it is plain, and device.
-static KNOWN: Mutex<BTreeMap<(Layout, bool, CUdevice), usize>> = Mutex::new(BTreeMap::new());
+/// Layout, whether it is plain, and device.
+type Key = (Layout, bool, CUdevice);
 
-fn known() -> MutexGuard<'static, BTreeMap<(Layout, bool, CUdevice), usize>> {
+/// Bytes of such arrays, `None` where blocks of ours are of no use for them.
+static KNOWN: Mutex<BTreeMap<Key, Option<usize>>> = Mutex::new(BTreeMap::new());
+
+fn known() -> MutexGuard<'static, BTreeMap<Key, Option<usize>>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn is_room() -> bool {
-    known().len() < MOST
+/// Whether it was not known yet, and is now.
+fn is_new(key: Key, size: Option<usize>) -> bool {
+    let mut known = known();
+    let is_room = known.len() < MOST;
+    match known.entry(key) {
+        Entry::Vacant(place) if is_room => {
+            place.insert(size);
+            true
+        }
+        Entry::Vacant(_) | Entry::Occupied(_) => false,
+    }
 }
 
 /// Bytes of such an array on the current device, `None` if the driver does not say, or wants it to begin at another place
@@ -40,52 +53,56 @@ fn is_room() -> bool {
 pub(super) fn of(layout: &Layout, device: CUdevice, is_plain: bool) -> Option<usize> {
     let key = (*layout, is_plain, device);
     if let Some(size) = known().get(&key) {
-        return Some(*size);
+        return *size;
     }
     let mut asked = CUDA_ARRAY3D_DESCRIPTOR(layout.words);
     asked.0[4] |= DEFERRED;
-    let mut needs = CUDA_ARRAY_MEMORY_REQUIREMENTS([0; 4]);
-    let answer =
-        if is_plain { plain(&asked, device, &mut needs) } else { mipmapped(&asked, layout.levels, device, &mut needs) };
-    let [size, alignment, ..] = needs.0;
-    let size = usize::try_from(size).ok().filter(|size| (1..ABSURD).contains(size))?;
-    if !answer.is_success() || alignment == 0 || !ALIGNMENT.is_multiple_of(alignment) {
-        return None;
+    let twin = Twin::new(&asked, layout.levels, is_plain)?;
+    let said = twin.needs(device).map(|[size, alignment, ..]| {
+        let size = usize::try_from(size).ok().filter(|size| (1..ABSURD).contains(size))?;
+        (alignment > 0 && ALIGNMENT.is_multiple_of(alignment)).then_some(size)
+    });
+    let stays = said.is_some_and(|size| is_new(key, size));
+    if !stays {
+        twin.end();
     }
-    let mut known = known();
-    if known.len() < MOST {
-        known.insert(key, size);
-    }
-    Some(size)
+    said.flatten()
 }
 
-fn plain(asked: &CUDA_ARRAY3D_DESCRIPTOR, device: CUdevice, needs: &mut CUDA_ARRAY_MEMORY_REQUIREMENTS) -> CUresult {
-    let mut twin = CUarray(0);
-    let made = driver!(array::cuArray3DCreate_v2(&raw mut twin, &raw const *asked));
-    if !made.is_success() {
-        return made;
-    }
-    let answer = driver!(array::cuArrayGetMemoryRequirements(&raw mut *needs, twin, device));
-    if !is_room() {
-        let _gone = driver!(array::cuArrayDestroy(twin));
-    }
-    answer
+/// An array without memory.
+#[derive(Clone, Copy, Debug)]
+enum Twin {
+    Plain(CUarray),
+    Mipmapped(CUmipmappedArray),
 }
 
-fn mipmapped(
-    asked: &CUDA_ARRAY3D_DESCRIPTOR,
-    levels: u32,
-    device: CUdevice,
-    needs: &mut CUDA_ARRAY_MEMORY_REQUIREMENTS,
-) -> CUresult {
-    let mut twin = CUmipmappedArray(0);
-    let made = driver!(array::cuMipmappedArrayCreate(&raw mut twin, &raw const *asked, levels));
-    if !made.is_success() {
-        return made;
+impl Twin {
+    fn new(asked: &CUDA_ARRAY3D_DESCRIPTOR, levels: u32, is_plain: bool) -> Option<Self> {
+        let (mut array, mut mipmapped) = (CUarray(0), CUmipmappedArray(0));
+        if is_plain {
+            let made = driver!(array::cuArray3DCreate_v2(&raw mut array, &raw const *asked));
+            made.is_success().then_some(Self::Plain(array))
+        } else {
+            let made = driver!(array::cuMipmappedArrayCreate(&raw mut mipmapped, &raw const *asked, levels));
+            made.is_success().then_some(Self::Mipmapped(mipmapped))
+        }
     }
-    let answer = driver!(array::cuMipmappedArrayGetMemoryRequirements(&raw mut *needs, twin, device));
-    if !is_room() {
-        let _gone = driver!(array::cuMipmappedArrayDestroy(twin));
+
+    /// What the driver says of its memory: bytes, and what it begins at multiples of.
+    fn needs(self, device: CUdevice) -> Option<[u64; 4]> {
+        let mut needs = CUDA_ARRAY_MEMORY_REQUIREMENTS([0; 4]);
+        let into = &raw mut needs;
+        let answer: CUresult = match self {
+            Self::Plain(array) => driver!(array::cuArrayGetMemoryRequirements(into, array, device)),
+            Self::Mipmapped(array) => driver!(array::cuMipmappedArrayGetMemoryRequirements(into, array, device)),
+        };
+        answer.is_success().then_some(needs.0)
     }
-    answer
+
+    fn end(self) {
+        let _gone = match self {
+            Self::Plain(array) => driver!(array::cuArrayDestroy(array)),
+            Self::Mipmapped(array) => driver!(array::cuMipmappedArrayDestroy(array)),
+        };
+    }
 }

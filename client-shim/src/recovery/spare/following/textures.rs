@@ -8,7 +8,7 @@ use super::{
         objects::Objects,
         textures,
     },
-    End, Made, Object, is_still_there,
+    End, Made, Object, is_known, is_still_there,
 };
 use crate::kept::objects::recipes::Texture;
 
@@ -20,13 +20,17 @@ impl Made {
         numbers: &BTreeMap<usize, u64>,
         renamed: &Renamed,
     ) -> Result<u64, Failed> {
-        let has_array = |texture: &Texture| texture.array().is_none_or(|array| renamed.contains_key(&array));
-        let lacking: Vec<textures::Wanted<'_>> = textures::of(&wanted.recipes)
+        let array_is = |texture: &Texture, is_it: &dyn Fn(usize) -> bool| texture.array().is_none_or(is_it);
+        let (lacking, ending): (Vec<textures::Wanted<'_>>, Vec<_>) = textures::of(&wanted.recipes)
             .into_iter()
             .filter(|of| !self.objects.contains_key(&of.key))
             // One whose array the program has ended meanwhile is another one by now.
-            .filter(|of| has_array(of.texture) || is_still_there(of.key, numbers[&of.key]))
-            .collect();
+            .filter(|of| {
+                array_is(of.texture, &|array| renamed.contains_key(&array)) || is_still_there(of.key, numbers[&of.key])
+            })
+            // While the driver destroys the array it is noted no longer, and its textures are not yet noted as without it.
+            .partition(|of| array_is(of.texture, &|array| renamed.contains_key(&array) || is_known(array)));
+        self.is_waiting = !ending.is_empty();
         if lacking.is_empty() {
             return Ok(0);
         }

@@ -45,6 +45,32 @@ pub(super) fn owner_faults_between_record_and_wait() -> Found<()> {
     owner.is("recoveries", 0, "3")
 }
 
+/// A time from before a wait until behind it is there only when all between has been done.
+pub(super) fn times_behind_lost_work() -> Found<()> {
+    let (mut first, mut second, mut third) = chain()?;
+    for key in 1..4 {
+        first.all(&["hold", &format!("fill {key}"), "record"])?;
+        second.all(&["start", "take", "hand", "stop"])?;
+        third.all(&["start", "take", "stop"])?;
+        first.ok("go")?;
+        second.ok("time")?;
+        third.ok("time")?;
+        second.is(&format!("look {key}"), 0, "right")?;
+        third.is(&format!("look {key}"), 0, "right")?;
+        first.all(&["hold", "trap", &format!("fill {}", key + 50), "record"])?;
+        second.all(&["start", "take", "hand", "stop"])?;
+        third.all(&["start", "take", "stop"])?;
+        first.ok("go")?;
+        first.fails("finish")?;
+        second.fails("time")?;
+        third.fails("time")?;
+        for party in [&mut first, &mut second, &mut third] {
+            hears(party)?;
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn peer_faults_at_rest() -> Found<()> {
     let (mut owner, mut peer, _) = pair()?;
     for key in 1..4 {

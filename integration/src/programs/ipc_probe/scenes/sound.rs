@@ -70,3 +70,12 @@ pub(super) fn records_come_in_another_order() -> Found<()> {
     peer.all(&["wait", "query"])?;
     round(&mut owner, &mut peer, 4)
 }
+
+/// The number of a later record is there for good, whatever an earlier one of another stream has still to write: the first record
+/// after the handle's is held, and the last one has its word.
+pub(super) fn numbers_are_not_taken_back() -> Found<()> {
+    let (mut owner, mut peer, _) = pair()?;
+    owner.all(&["hold", "record", "elsewhere 8", "go", "finish"])?;
+    peer.all(&["query", "wait"])?;
+    round(&mut owner, &mut peer, 1)
+}

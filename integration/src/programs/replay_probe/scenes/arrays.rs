@@ -221,6 +221,38 @@ pub(super) fn after_a_reset(stage: &Stage) -> Result<Value, GpuError> {
     Ok(json!({ "told": told, "wrong": wrong, "are_usual": [reset == usual, recovered == usual] }))
 }
 
+/// An array is destroyed that has a new texture: that one keeps its value, and others have theirs.
+pub(super) fn that_ends(stage: &Stage) -> Result<Value, GpuError> {
+    let stays = Array::new(Shape { sides: [64, 2, 0], flags: SURFACE, levels: 1 })?;
+    if let Some(file) = std::env::var_os("MPS_PROBE_WORD") {
+        wait_for_the_word(stage, Path::new(&file))?;
+    }
+    let ends = Array::new(LARGE)?;
+    let first = texture(&array_resource(ends.first_level()))?;
+    ends.destroy()?;
+    let second = texture(&array_resource(stays.first_level()))?;
+    stage.gpu.synchronize()?;
+    stage.wait()?;
+    let told = stage.told();
+    let third = texture(&array_resource(stays.first_level()))?;
+    let is_of_the_same = second.array()? == stays.resource_handle();
+    let all = values(&[first, second, third]);
+    Ok(json!({ "told": told, "values": all, "is_of_the_same": is_of_the_same }))
+}
+
+/// Arrays of two descriptions are made and destroyed again and again: what one without memory is answered then.
+pub(super) fn twins(stage: &Stage) -> Result<Value, GpuError> {
+    const SIDES: [usize; 3] = [64, 64, 0];
+    for _ in 0..MANY {
+        Array::new(Shape { sides: SIDES, flags: 0, levels: 3 })?.destroy()?;
+        Array::new(Shape { sides: SIDES, flags: 0, levels: 1 })?.destroy()?;
+    }
+    stage.gpu.synchronize()?;
+    let flags = sys::CUDA_ARRAY3D_DEFERRED_MAPPING;
+    let answer = Array::new(Shape { sides: SIDES, flags, levels: 1 }).map_or_else(|error| error.code, |_| 0);
+    Ok(json!({ "without_memory": answer }))
+}
+
 /// Copies in a stream's order and a kernel that writes a surface are lost: the array is in doubt, and its program is told.
 pub(super) fn lost(stage: &Stage) -> Result<Value, GpuError> {
     let array = Array::new(Shape { sides: [64, 2, 0], flags: 0, levels: 1 })?;
