@@ -167,15 +167,17 @@ pub(crate) struct Event {
     pub(crate) ticket: Mutex<Option<Ticket>>,
     /// When that was reached.
     pub(crate) reached: Arc<Mutex<Option<Instant>>>,
+    /// Whether anybody may ask when that was.
+    pub(crate) has_time: bool,
     /// The context it was made in: a primary context has the same handle after a reset.
     origin: Weak<Context>,
 }
 
 impl Event {
     /// An event of this context that was not recorded yet.
-    pub(crate) fn new(context: &Arc<Context>) -> Self {
+    pub(crate) fn new(context: &Arc<Context>, has_time: bool) -> Self {
         let origin = Arc::downgrade(context);
-        Self { ticket: Mutex::default(), reached: Arc::default(), origin }
+        Self { ticket: Mutex::default(), reached: Arc::default(), has_time, origin }
     }
 
     /// Whether it was made in this very context.

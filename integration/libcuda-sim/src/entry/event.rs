@@ -11,6 +11,9 @@ use std::ffi::c_uint;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
+/// `CU_EVENT_DISABLE_TIMING`.
+const WITHOUT_TIME: c_uint = 2;
+
 /// The event of a handle.
 pub(super) fn find(driver: &Driver, handle: usize) -> Outcome<Arc<Event>> {
     driver.tables().events.get(&handle).cloned().ok_or(Code::INVALID_HANDLE)
@@ -60,7 +63,7 @@ pub(super) fn record_in(stream: &Arc<Stream>, handle: usize) -> Outcome {
 fn elapsed(milliseconds: &Out<f32>, start: usize, end: usize) -> Outcome {
     let reached = |handle| {
         let (_, event) = event(handle)?;
-        ticket(&event).ok_or(Code::INVALID_HANDLE)?;
+        ticket(&event).filter(|_| event.has_time).ok_or(Code::INVALID_HANDLE)?;
         let reached = *event.reached.lock().unwrap_or_else(PoisonError::into_inner);
         reached.ok_or(Code::NOT_READY)
     };
@@ -73,11 +76,11 @@ fn elapsed(milliseconds: &Out<f32>, start: usize, end: usize) -> Outcome {
 }
 
 entry_points! {
-    fn cuEventCreate(handle: Out<usize>, _flags: c_uint) {
+    fn cuEventCreate(handle: Out<usize>, flags: c_uint) {
         let (driver, context) = current()?;
         let mut tables = driver.tables();
         let number = tables.spare_events.pop().unwrap_or_else(|| driver.new_handle());
-        tables.events.insert(number, Arc::new(Event::new(&context)));
+        tables.events.insert(number, Arc::new(Event::new(&context, flags & WITHOUT_TIME == 0)));
         handle.put(number)
     }
 

@@ -2,6 +2,7 @@
 
 mod array;
 pub(crate) mod capture;
+mod configured;
 mod context;
 mod device;
 mod event;
@@ -44,6 +45,7 @@ fn address(name: &str) -> Option<*const c_void> {
         let tables = [
             array::table(),
             capture::table(),
+            configured::table(),
             context::table(),
             device::table(),
             event::table(),

@@ -91,6 +91,7 @@ functions! {
     cuEventRecord(event: usize, stream: usize);
     cuEventRecord_ptsz(event: usize, stream: usize);
     cuEventQuery(event: usize);
+    cuEventElapsedTime(milliseconds: *mut f32, from: usize, to: usize);
     cuEventSynchronize(event: usize);
     cuMemAlloc_v2(address: *mut usize, size: usize);
     cuMemAllocAsync(address: *mut usize, size: usize, stream: usize);
@@ -150,6 +151,8 @@ functions! {
         function: usize, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
         stream: usize, arguments: *mut *mut c_void, extra: usize
     );
+    cuLaunchKernelEx(config: usize, function: usize, arguments: *mut *mut c_void, extra: usize);
+    cuLaunchKernelEx_ptsz(config: usize, function: usize, arguments: *mut *mut c_void, extra: usize);
     cuLaunchHostFunc(stream: usize, function: HostFunction, data: usize);
     cuLaunchHostFunc_ptsz(stream: usize, function: HostFunction, data: usize);
     cuGraphCreate(graph: *mut usize, flags: u32);

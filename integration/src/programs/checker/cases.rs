@@ -106,12 +106,12 @@ fn own_streams() -> Program {
 
 fn event_handle() -> Program {
     let mut ops = two_blocks(0);
-    ops.extend([stream(0, 0), (0, What::MakeEvent { event: 0, device: 0 })]);
+    ops.extend([stream(0, 0), (0, What::MakeEvent { event: 0, device: 0, is_timeless: false })]);
     ops.extend(busy(0, A));
     ops.extend([
         (0, What::Record { event: 0, on: A }),
         (0, What::EndEvent { event: 0 }),
-        (0, What::MakeEvent { event: 0, device: 0 }),
+        (0, What::MakeEvent { event: 0, device: 0, is_timeless: false }),
         (0, What::SyncEvent { event: 0 }),
         neighbour(0),
     ]);
@@ -146,7 +146,7 @@ fn stream_handle() -> Program {
 
 fn late_consumer() -> Program {
     let mut ops = two_blocks(0);
-    ops.extend([stream(0, 0), stream(1, 0), (0, What::MakeEvent { event: 0, device: 0 })]);
+    ops.extend([stream(0, 0), stream(1, 0), (0, What::MakeEvent { event: 0, device: 0, is_timeless: false })]);
     ops.extend(busy(0, A));
     ops.extend([
         (0, What::Record { event: 0, on: A }),
@@ -173,7 +173,7 @@ fn told_by(last: What, before: Vec<(u8, What)>) -> Program {
 }
 
 fn told_by_end_of_event() -> Program {
-    told_by(What::EndEvent { event: 0 }, vec![(0, What::MakeEvent { event: 0, device: 0 })])
+    told_by(What::EndEvent { event: 0 }, vec![(0, What::MakeEvent { event: 0, device: 0, is_timeless: false })])
 }
 
 fn told_by_free() -> Program {

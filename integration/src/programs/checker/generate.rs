@@ -2,11 +2,14 @@
 
 use super::plan::Planner;
 use super::program::{
-    BLOCKS, CELLS, EVENTS, GRAPHS, LATE, Memory, Node, Op, Place, Program, Queue, Random, STREAMS, THREADS, What, Wrong,
+    BLOCKS, CELLS, EVENTS, GRAPHS, LATE, Memory, Node, Op, Place, Program, Queue, STREAMS, THREADS, What, Wrong,
 };
+use super::random::Random;
 
 /// Operations of a program, at least and at most.
 const LENGTHS: [u8; 2] = [24, 120];
+/// Of so many times each operation has its share.
+const ALL: u8 = 108;
 /// How often another operation is tried.
 const TRIES: usize = 6;
 /// Errors by which a neighbour's faults are seen.
@@ -111,7 +114,7 @@ impl Generator {
             push(What::MakeStream { stream, device: self.device(), is_blocking: self.random.in_hundred(50) });
         }
         for event in 0..self.random.below(EVENTS) {
-            push(What::MakeEvent { event, device: self.device() });
+            push(What::MakeEvent { event, device: self.device(), is_timeless: self.random.in_hundred(40) });
         }
         for block in 0..3 + self.random.below(BLOCKS - 3) {
             let (device, memory) = (self.device(), self.memory());
@@ -164,6 +167,10 @@ impl Generator {
         Place { block: self.random.below(BLOCKS), first: self.random.below(CELLS + 1 - cells) }
     }
 
+    fn event_or_none(&mut self) -> Option<u8> {
+        self.random.in_hundred(60).then(|| self.random.below(EVENTS))
+    }
+
     fn node(&mut self) -> Node {
         let cells = 1 + self.random.below(CELLS);
         let (to, from, key) = (self.place(cells), self.place(cells), self.key());
@@ -191,10 +198,10 @@ impl Generator {
         let (to, from, key, on) = (self.place(cells), self.place(cells), self.key(), self.queue());
         let (event, stream, block) = (self.random.below(EVENTS), self.random.below(STREAMS), self.random.below(BLOCKS));
         let (graph, device) = (self.random.below(GRAPHS), self.device());
-        match self.random.below(100) {
+        match self.random.below(ALL) {
             0..3 => What::MakeStream { stream, device, is_blocking: self.random.in_hundred(50) },
             3 | 4 => What::EndStream { stream },
-            5..8 => What::MakeEvent { event, device },
+            5..8 => What::MakeEvent { event, device, is_timeless: self.random.in_hundred(40) },
             8..10 => What::EndEvent { event },
             10..15 => What::Record { event, on },
             15..19 => What::Await { event, on },
@@ -235,7 +242,12 @@ impl Generator {
             93 => What::EndGraph { graph },
             94..97 => What::HandOver { to: self.random.below(THREADS) },
             97 | 98 => What::Rest,
-            _ => What::ReadAll,
+            99 => What::ReadAll,
+            100..105 => {
+                let (ended, begun) = (self.event_or_none(), self.event_or_none());
+                What::MixBesides { to, from, cells, key, on, ended, begun, is_early: self.random.in_hundred(40) }
+            }
+            _ => What::AskTime { from: event, to: self.random.below(EVENTS) },
         }
     }
 }

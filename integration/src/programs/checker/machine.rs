@@ -2,6 +2,7 @@
 
 mod arrays;
 mod host;
+mod launches;
 mod memory;
 mod perform;
 
@@ -15,7 +16,6 @@ use super::judge::{Bytes, Judge, Wrong as Mistake};
 use super::plan::{Plan, Step};
 use super::program::{BLOCKS, CELL, EVENTS, GRAPHS, LATE, Place, Program, Queue, STREAMS, What};
 use std::cell::Cell;
-use std::ffi::c_void;
 
 /// How often a call is made that fails.
 const TRIES: u32 = 4;
@@ -49,6 +49,8 @@ pub(super) struct Machine<'a> {
     pub(super) done: usize,
     streams: [Option<Stream>; STREAMS as usize],
     events: [Option<usize>; EVENTS as usize],
+    /// How many recoveries there had been when each was recorded.
+    recorded: [usize; EVENTS as usize],
     pub(super) blocks: [Option<Block>; BLOCKS as usize],
     pub(super) graphs: [Option<Made>; GRAPHS as usize],
     /// The module with the kernel that fails an assertion, by device.
@@ -82,6 +84,7 @@ impl<'a> Machine<'a> {
             done: 0,
             streams: [None; STREAMS as usize],
             events: [None; EVENTS as usize],
+            recorded: [0; EVENTS as usize],
             blocks: [const { None }; BLOCKS as usize],
             graphs: [const { None }; GRAPHS as usize],
             asserting: [None; 2],
@@ -124,6 +127,10 @@ impl<'a> Machine<'a> {
             if self.judge.is_refused() {
                 return Err(Mistake::Refused(failed, super::api::reason()));
             }
+            if self.has_no_time_any_more(&op.what) {
+                self.judge.is_told(op.thread, failed);
+                return Ok(());
+            }
             self.judge.failed(op.thread, failed, op.what.is_ignored())?;
             if op.what.is_ignored() {
                 return Ok(());
@@ -137,6 +144,12 @@ impl<'a> Machine<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether this asks for a time since an event that was recorded before a recovery: it is as if it never had been.
+    fn has_no_time_any_more(&self, what: &What) -> bool {
+        let What::AskTime { from, to } = what else { return false };
+        [from, to].iter().any(|event| self.recorded[usize::from(**event)] < self.judge.recoveries.len())
     }
 
     /// In the undisturbed run a kernel that does nothing is in a fault's place, since it orders what comes after it.
@@ -207,22 +220,6 @@ impl<'a> Machine<'a> {
 
     fn is_host(&self, place: Place) -> Answer<bool> {
         Ok(self.block(place.block)?.memory.is_host())
-    }
-
-    pub(super) fn launch(&self, function: usize, on: Queue, arguments: &[u64]) -> Answer {
-        let (is_own, stream) = self.on(on)?;
-        self.launch_in(function, is_own, stream, arguments)
-    }
-
-    pub(super) fn launch_in(&self, function: usize, is_own: bool, stream: usize, arguments: &[u64]) -> Answer {
-        let mut places: Vec<*mut c_void> =
-            arguments.iter().map(|argument| std::ptr::from_ref(argument).cast_mut().cast()).collect();
-        let places = places.as_mut_ptr();
-        if is_own {
-            self.api.cuLaunchKernel_ptsz(function, 1, 1, 1, 32, 1, 1, 0, stream, places, 0)
-        } else {
-            self.api.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, places, 0)
-        }
     }
 
     /// Ends everything that is left; errors are dropped, and told of to nobody.

@@ -36,6 +36,7 @@ mod machine;
 mod options;
 mod plan;
 mod program;
+mod random;
 mod run;
 mod search;
 mod shrink;

@@ -17,7 +17,7 @@ pub(super) use ops::{Ops, Step};
 use super::program::{BLOCKS, EVENTS, GRAPHS, LATE, Memory, Node, Op, Program, Queue, STREAMS, THREADS, What};
 use graphs::Graph;
 use memory::{Block, Cell};
-use order::{Name, Stream};
+use order::{Event, Name, Stream};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The plan as far as it is.
@@ -28,7 +28,7 @@ pub(super) struct Planner {
     known: [Ops; THREADS as usize],
     streams: BTreeMap<Name, Stream>,
     places: [Option<usize>; STREAMS as usize],
-    events: [Option<(u8, Option<Ops>)>; EVENTS as usize],
+    events: [Option<Event>; EVENTS as usize],
     blocks: [Option<Block>; BLOCKS as usize],
     graphs: [Option<Graph>; GRAPHS as usize],
     cells: Vec<Cell>,
@@ -116,7 +116,7 @@ impl Planner {
                 let device = self.has_device(*device)?;
                 let place = self.places.get_mut(usize::from(*stream)).filter(|place| place.is_none())?;
                 *place = Some(at);
-                let made = Stream { device, is_blocking: *is_blocking, before: Ops::default() };
+                let made = Stream::new(device, *is_blocking);
                 self.streams.insert(Name::Stream(at), made);
                 Some(Step { device, ..Step::default() })
             }
@@ -125,14 +125,14 @@ impl Planner {
                 self.places[usize::from(*stream)] = None;
                 Some(Step { device, ..Step::default() })
             }
-            What::MakeEvent { event, device } => {
+            What::MakeEvent { event, device, is_timeless } => {
                 let device = self.has_device(*device)?;
                 let place = self.events.get_mut(usize::from(*event)).filter(|place| place.is_none())?;
-                *place = Some((device, None));
+                *place = Some(Event { device, has_time: !is_timeless, behind: None });
                 Some(Step { device, ..Step::default() })
             }
             What::EndEvent { event } => {
-                let (device, _) = slot(&self.events, *event)?;
+                let Event { device, .. } = slot(&self.events, *event)?;
                 self.events[usize::from(*event)] = None;
                 Some(Step { device, ..Step::default() })
             }
@@ -140,6 +140,7 @@ impl Planner {
             What::Await { event, on } => self.wait_for(thread, *event, *on),
             What::SyncEvent { event } => self.look_at_event(thread, *event, true),
             What::AskEvent { event } => self.look_at_event(thread, *event, false),
+            What::AskTime { from, to } => self.ask_time(*from, *to),
             What::Allocate { block, device, memory } => self.allocate(*block, *device, *memory),
             What::Free { block } => self.free(at, thread, *block, None),
             What::FreeInOrder { block, on } => self.free(at, thread, *block, Some(*on)),
@@ -162,7 +163,13 @@ impl Planner {
             }
             What::Mix { to, from, cells, key, on } => {
                 let node = Node::Mix { to: *to, from: *from, cells: *cells, key: *key };
-                self.work(at, thread, *on, &node, true)
+                let step = self.work(at, thread, *on, &node, true);
+                self.is_kernel(at, thread, *on);
+                step
+            }
+            What::MixBesides { to, from, cells, key, on, ended, begun, is_early } => {
+                let node = Node::Mix { to: *to, from: *from, cells: *cells, key: *key };
+                self.launch_besides(at, thread, *on, &node, (*ended, *begun, *is_early))
             }
             What::Call { to, cells, key, on } => {
                 let node = Node::Call { to: *to, cells: *cells, key: *key };
@@ -175,6 +182,7 @@ impl Planner {
                     return None;
                 }
                 self.give(at, thread, *on, &[])?;
+                self.is_kernel(at, thread, *on);
                 self.held.push((at, device));
                 Some(Step { is_work: true, device, ..Step::default() })
             }

@@ -182,8 +182,13 @@ pub(super) enum What {
     MakeStream { stream: u8, device: u8, is_blocking: bool },
     /// `cuStreamDestroy`, whose error is dropped.
     EndStream { stream: u8 },
-    /// `cuEventCreate`.
-    MakeEvent { event: u8, device: u8 },
+    /// `cuEventCreate`, of one that has a time or has none.
+    MakeEvent {
+        event: u8,
+        device: u8,
+        #[serde(default)]
+        is_timeless: bool,
+    },
     /// `cuEventDestroy`, whose error is dropped.
     EndEvent { event: u8 },
     /// `cuEventRecord`.
@@ -194,6 +199,8 @@ pub(super) enum What {
     SyncEvent { event: u8 },
     /// `cuEventQuery`.
     AskEvent { event: u8 },
+    /// `cuEventElapsedTime`, whose success says that both have come.
+    AskTime { from: u8, to: u8 },
     /// Has memory of this kind.
     Allocate { block: u8, device: u8, memory: Memory },
     /// Frees it; the error is dropped.
@@ -216,6 +223,18 @@ pub(super) enum What {
     Set { to: Place, cells: u8, key: u32, on: Queue, is_async: bool },
     /// A kernel: each word five times, and the source's, and the key.
     Mix { to: Place, from: Place, cells: u8, key: u32, on: Queue },
+    /// The same by `cuLaunchKernelEx`, with an event that comes when the kernel has ended (attribute 7), one that comes when
+    /// it begins (12), and if it may begin early (6), before the kernel in front of it in its stream has ended.
+    MixBesides {
+        to: Place,
+        from: Place,
+        cells: u8,
+        key: u32,
+        on: Queue,
+        ended: Option<u8>,
+        begun: Option<u8>,
+        is_early: bool,
+    },
     /// A host function: each word of host memory five times, and the key.
     Call { to: Place, cells: u8, key: u32, on: Queue },
     /// A kernel that takes until it is released.
@@ -274,35 +293,5 @@ impl What {
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.ops.iter().enumerate().try_for_each(|(at, op)| writeln!(f, "{at:4}  thread {}  {:?}", op.thread, op.what))
-    }
-}
-
-/// Random numbers (`SplitMix64`).
-#[derive(Debug, Clone)]
-pub(super) struct Random(u64);
-
-impl Random {
-    /// The sequence of this seed.
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The next one.
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Below a small number.
-    pub(super) fn below(&mut self, end: u8) -> u8 {
-        u8::try_from(self.next() % u64::from(end.max(1))).unwrap_or(0)
-    }
-
-    /// True so many times in a hundred.
-    pub(super) fn in_hundred(&mut self, times: u8) -> bool {
-        self.below(100) < times
     }
 }

@@ -55,6 +55,13 @@ fn simpler(op: &Op) -> Vec<Op> {
         }
         found.extend(one(on).map(|on| with(What::Mix { to, from, cells, key, on })));
     }
+    if let What::MixBesides { to, from, cells, key, on, ended, begun, is_early } = op.what {
+        let besides = |ended, begun, is_early| What::MixBesides { to, from, cells, key, on, ended, begun, is_early };
+        found.push(with(What::Mix { to, from, cells, key, on }));
+        found.push(with(besides(None, begun, is_early)));
+        found.push(with(besides(ended, None, is_early)));
+        found.push(with(besides(ended, begun, false)));
+    }
     if let What::Copy { to, from, cells, on, is_async, is_generic } = op.what {
         if cells > 1 {
             found.push(with(What::Copy { to, from, cells: 1, on, is_async, is_generic }));

@@ -12,6 +12,8 @@ use crate::programs::checker::program::{CELL, Memory, Place, Queue, What, Wrong}
 const WILD: u64 = 0x10;
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: u32 = 1;
+/// `CU_EVENT_DISABLE_TIMING`.
+const DISABLE_TIMING: u32 = 2;
 /// `CUDA_ERROR_NOT_READY`.
 const NOT_READY: u32 = 600;
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`.
@@ -46,25 +48,33 @@ impl Machine<'_> {
                 let stream = self.streams[usize::from(*stream)].take().ok_or(none())?;
                 api.cuStreamDestroy_v2(stream.handle)?;
             }
-            What::MakeEvent { event, .. } => {
+            What::MakeEvent { event, is_timeless, .. } => {
                 let mut handle = 0;
-                api.cuEventCreate(&raw mut handle, 0)?;
+                api.cuEventCreate(&raw mut handle, if *is_timeless { DISABLE_TIMING } else { 0 })?;
                 self.events[usize::from(*event)] = Some(handle);
             }
             What::EndEvent { event } => {
                 let event = self.events[usize::from(*event)].take().ok_or(none())?;
                 api.cuEventDestroy_v2(event)?;
             }
-            What::Record { event, on } => match (self.event(*event)?, self.on(*on)?) {
-                (event, (true, stream)) => api.cuEventRecord_ptsz(event, stream)?,
-                (event, (false, stream)) => api.cuEventRecord(event, stream)?,
-            },
+            What::Record { event, on } => {
+                match (self.event(*event)?, self.on(*on)?) {
+                    (event, (true, stream)) => api.cuEventRecord_ptsz(event, stream)?,
+                    (event, (false, stream)) => api.cuEventRecord(event, stream)?,
+                }
+                self.recorded[usize::from(*event)] = self.judge.recoveries.len();
+            }
             What::Await { event, on } => match (self.event(*event)?, self.on(*on)?) {
                 (event, (true, stream)) => api.cuStreamWaitEvent_ptsz(stream, event, 0)?,
                 (event, (false, stream)) => api.cuStreamWaitEvent(stream, event, 0)?,
             },
             What::SyncEvent { event } => api.cuEventSynchronize(self.event(*event)?)?,
             What::AskEvent { event } => asked(api.cuEventQuery(self.event(*event)?), is_not_ready)?,
+            What::AskTime { from, to } => {
+                let mut milliseconds = 0.0;
+                let (from, to) = (self.event(*from)?, self.event(*to)?);
+                asked(api.cuEventElapsedTime(&raw mut milliseconds, from, to), is_not_ready)?;
+            }
             What::Allocate { block, device, memory } => {
                 let made = self.allocate(*memory, *device)?;
                 self.blocks[usize::from(*block)] = Some(made);
@@ -122,12 +132,12 @@ impl Machine<'_> {
                 }
             }
             What::Mix { to, from, cells, key, on } => {
-                let count = u64::from(*cells) * CELL as u64 / 4;
-                if self.mix_array(*to, *from, count, *key, *on, step.device)? {
-                    return Ok(());
-                }
-                let arguments = [self.at(*to)? as u64, self.at(*from)? as u64, count, u64::from(*key)];
-                self.launch(self.base.kernels(step.device).mix, *on, &arguments)?;
+                let (function, arguments) = self.mixing(*to, *from, *cells, *key, step.device)?;
+                self.launch(function, *on, &arguments)?;
+            }
+            What::MixBesides { to, from, cells, key, on, ended, begun, is_early } => {
+                let (function, arguments) = self.mixing(*to, *from, *cells, *key, step.device)?;
+                self.launch_besides(function, *on, &arguments, (*ended, *begun, *is_early))?;
             }
             What::Call { to, cells, key, on } => {
                 let data = call_data(self.at(*to)?, usize::from(*cells) * CELL / 4, *key);
