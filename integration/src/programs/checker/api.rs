@@ -66,6 +66,8 @@ functions! {
     cuCtxSetCurrent(context: usize);
     cuCtxSynchronize();
     cuCtxSynchronize_v2(context: usize);
+    cuCtxRecordEvent(context: usize, event: usize);
+    cuCtxWaitEvent(context: usize, event: usize);
     cuModuleLoadData(module: *mut usize, image: *const c_char);
     cuModuleUnload(module: usize);
     cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char);

@@ -9,7 +9,7 @@ use super::random::Random;
 /// Operations of a program, at least and at most.
 const LENGTHS: [u8; 2] = [24, 120];
 /// Of so many times each operation has its share.
-const ALL: u8 = 108;
+const ALL: u8 = 113;
 /// How often another operation is tried.
 const TRIES: usize = 6;
 /// Errors by which a neighbour's faults are seen.
@@ -247,6 +247,8 @@ impl Generator {
                 let (ended, begun) = (self.event_or_none(), self.event_or_none());
                 What::MixBesides { to, from, cells, key, on, ended, begun, is_early: self.random.in_hundred(40) }
             }
+            105..107 => What::RecordAll { event, is_away: self.random.in_hundred(30) },
+            107..110 => What::AwaitAll { event, is_away: self.random.in_hundred(30) },
             _ => What::AskTime { from: event, to: self.random.below(EVENTS) },
         }
     }

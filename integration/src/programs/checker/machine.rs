@@ -137,8 +137,10 @@ impl<'a> Machine<'a> {
             }
             if attempt == TRIES {
                 // An event of lost work may stay lost until it is recorded again.
-                let is_of_event =
-                    matches!(op.what, What::Await { .. } | What::SyncEvent { .. } | What::AskEvent { .. });
+                let is_of_event = matches!(
+                    op.what,
+                    What::Await { .. } | What::AwaitAll { .. } | What::SyncEvent { .. } | What::AskEvent { .. }
+                );
                 self.judge.given_up(step);
                 return if is_of_event { Ok(()) } else { Err(Mistake::Persistent(failed)) };
             }
@@ -181,6 +183,11 @@ impl<'a> Machine<'a> {
             CURRENT.set(Some(device));
         }
         Ok(())
+    }
+
+    /// Makes another device's context current, if that is wanted.
+    fn be_away(&self, device: u8, is_away: bool) -> Answer {
+        if is_away { self.enter((device + 1) % self.base.devices()) } else { Ok(()) }
     }
 
     /// Whether the functions for threads' own default streams are meant, and the handle.

@@ -33,6 +33,8 @@ pub(super) struct Planner {
     graphs: [Option<Graph>; GRAPHS as usize],
     cells: Vec<Cell>,
     kinds: Vec<Memory>,
+    /// By device what all comes after that it is given from now on.
+    awaited: BTreeMap<u8, Ops>,
     /// Kernels that are held, with their devices.
     held: Vec<(usize, u8)>,
     /// Devices that a fault has met, whether anybody has noticed or not.
@@ -76,6 +78,7 @@ impl Planner {
             graphs: [const { None }; GRAPHS as usize],
             cells: Vec::new(),
             kinds: Vec::new(),
+            awaited: BTreeMap::new(),
             held: Vec::new(),
             struck: BTreeSet::new(),
             last: None,
@@ -137,6 +140,13 @@ impl Planner {
                 Some(Step { device, ..Step::default() })
             }
             What::Record { event, on } => self.record(at, thread, *event, *on),
+            What::RecordAll { event, .. } => self.record_all(thread, *event),
+            What::AwaitAll { event, .. } => {
+                let Event { device, behind, .. } = slot(&self.events, *event)?;
+                let awaited = self.awaited.entry(device).or_default();
+                *awaited = awaited.with(&behind.unwrap_or_default());
+                Some(Step { device, ..Step::default() })
+            }
             What::Await { event, on } => self.wait_for(thread, *event, *on),
             What::SyncEvent { event } => self.look_at_event(thread, *event, true),
             What::AskEvent { event } => self.look_at_event(thread, *event, false),

@@ -193,6 +193,10 @@ pub(super) enum What {
     EndEvent { event: u8 },
     /// `cuEventRecord`.
     Record { event: u8, on: Queue },
+    /// `cuCtxRecordEvent` of the event's device; with another device's context current, where there is one, if `is_away`.
+    RecordAll { event: u8, is_away: bool },
+    /// `cuCtxWaitEvent`, in the same forms.
+    AwaitAll { event: u8, is_away: bool },
     /// `cuStreamWaitEvent`.
     Await { event: u8, on: Queue },
     /// `cuEventSynchronize`.

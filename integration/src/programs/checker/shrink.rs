@@ -62,6 +62,11 @@ fn simpler(op: &Op) -> Vec<Op> {
         found.push(with(besides(ended, None, is_early)));
         found.push(with(besides(ended, begun, false)));
     }
+    match op.what {
+        What::RecordAll { event, is_away: true } => found.push(with(What::RecordAll { event, is_away: false })),
+        What::AwaitAll { event, is_away: true } => found.push(with(What::AwaitAll { event, is_away: false })),
+        _ => {}
+    }
     if let What::Copy { to, from, cells, on, is_async, is_generic } = op.what {
         if cells > 1 {
             found.push(with(What::Copy { to, from, cells: 1, on, is_async, is_generic }));

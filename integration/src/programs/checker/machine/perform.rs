@@ -64,6 +64,15 @@ impl Machine<'_> {
                 }
                 self.recorded[usize::from(*event)] = self.judge.recoveries.len();
             }
+            What::RecordAll { event, is_away } => {
+                self.be_away(step.device, *is_away)?;
+                api.cuCtxRecordEvent(self.base.context(step.device), self.event(*event)?)?;
+                self.recorded[usize::from(*event)] = self.judge.recoveries.len();
+            }
+            What::AwaitAll { event, is_away } => {
+                self.be_away(step.device, *is_away)?;
+                api.cuCtxWaitEvent(self.base.context(step.device), self.event(*event)?)?;
+            }
             What::Await { event, on } => match (self.event(*event)?, self.on(*on)?) {
                 (event, (true, stream)) => api.cuStreamWaitEvent_ptsz(stream, event, 0)?,
                 (event, (false, stream)) => api.cuStreamWaitEvent(stream, event, 0)?,
@@ -163,7 +172,7 @@ impl Machine<'_> {
             }
             What::SyncContext { .. } => api.cuCtxSynchronize()?,
             What::SyncOther { device } => {
-                self.enter((*device + 1) % self.base.devices())?;
+                self.be_away(*device, true)?;
                 api.cuCtxSynchronize_v2(self.base.context(*device))?;
             }
             What::MakeGraph { graph, stream, is_captured, nodes } => {

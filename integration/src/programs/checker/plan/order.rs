@@ -54,6 +54,7 @@ impl Planner {
     /// What is ordered before the next piece of work there.
     pub(super) fn before(&self, thread: u8, name: Name, device: u8) -> Ops {
         let mut before = self.streams[&name].before.with(&self.known[usize::from(thread)]);
+        before = before.with(&self.awaited.get(&device).copied().unwrap_or_default());
         let is_blocking = self.streams[&name].is_blocking;
         for (other, stream) in &self.streams {
             let is_ordered = match (name, other) {
@@ -153,6 +154,14 @@ impl Planner {
         let before = self.give(at, thread, on, &[])?;
         self.events[usize::from(event)] = Some(Event { behind: Some(before), ..of });
         Some(Step { is_work: true, device, ..Step::default() })
+    }
+
+    /// An event is recorded behind all that its device has.
+    pub(super) fn record_all(&mut self, thread: u8, event: u8) -> Option<Step> {
+        let of = slot(&self.events, event)?;
+        let behind = Some(self.all(of.device).with(&self.known[usize::from(thread)]));
+        self.events[usize::from(event)] = Some(Event { behind, ..of });
+        Some(Step { device: of.device, ..Step::default() })
     }
 
     /// A stream waits for an event.
