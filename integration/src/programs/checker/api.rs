@@ -63,6 +63,10 @@ functions! {
     cuInit(flags: u32);
     cuDeviceGetCount(count: *mut i32);
     cuDevicePrimaryCtxRetain(context: *mut usize, device: i32);
+    cuDevicePrimaryCtxReset_v2(device: i32);
+    cuCtxCreate_v2(context: *mut usize, flags: u32, device: i32);
+    cuCtxDestroy_v2(context: usize);
+    cuCtxPopCurrent_v2(context: *mut usize);
     cuCtxSetCurrent(context: usize);
     cuCtxSynchronize();
     cuCtxSynchronize_v2(context: usize);

@@ -6,6 +6,7 @@ use super::machine::write_word;
 use super::program::Program;
 use std::ffi::CStr;
 use std::process::{Command, Stdio};
+use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 pub(in crate::programs) const KERNELS: &str = concat!(include_str!("kernels.ptx"), "\0");
@@ -21,6 +22,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
 const BETWEEN_TICKS: Duration = Duration::from_millis(2);
 /// How often a call is made of which the error is none of a program's.
 const TRIES: usize = 8;
+/// Bytes of a page.
+const PAGE: usize = 4096;
 /// Most devices that are used.
 pub(super) const MOST_DEVICES: i32 = 2;
 
@@ -45,14 +48,46 @@ struct Device {
     kernels: Kernels,
     /// Where the simulated neighbour is waited for.
     fate: usize,
+    /// Words of host memory.
+    page: usize,
+    /// How often it was reset.
+    resets: u32,
+}
+
+impl Device {
+    /// A device's context, current from now on, and what all programs need there.
+    fn new(api: &Api, ordinal: i32) -> Answer<Self> {
+        let (mut context, mut module, mut fate, mut page) = (0, 0, 0, 0);
+        api.cuDevicePrimaryCtxRetain(&raw mut context, ordinal)?;
+        api.cuCtxSetCurrent(context)?;
+        api.cuModuleLoadData(&raw mut module, KERNELS.as_ptr().cast())?;
+        let function = |name: &CStr| {
+            let mut function = 0;
+            api.cuModuleGetFunction(&raw mut function, module, name.as_ptr()).map(|()| function)
+        };
+        let kernels = Kernels {
+            mix: function(c"mix")?,
+            look: function(c"look")?,
+            paint: function(c"paint")?,
+            hold: function(c"hold")?,
+            oob: function(c"oob")?,
+            misaligned: function(c"misaligned")?,
+            trap: function(c"trap")?,
+            neighbour: function(c"neighbour")?,
+        };
+        api.cuStreamCreate(&raw mut fate, 1)?;
+        api.cuMemHostAlloc(&raw mut page, PAGE, 1)?;
+        (0..PAGE / 4).for_each(|word| write_word(page + word * 4, 0));
+        Ok(Self { context, kernels, fate, page, resets: 0 })
+    }
 }
 
 /// What all programs share.
 #[derive(Debug)]
 pub(super) struct Base {
     pub(super) api: &'static Api,
-    devices: Vec<Device>,
-    page: usize,
+    /// In their order. They change where a program resets one.
+    devices: RwLock<Vec<Device>>,
 }
 
 /// The kernel's ticks.
@@ -91,61 +126,66 @@ impl Base {
         api.cuInit(0)?;
         let mut count = 0;
         api.cuDeviceGetCount(&raw mut count)?;
-        let mut devices = Vec::new();
-        let mut page = 0;
-        for ordinal in 0..count.min(most).min(MOST_DEVICES) {
-            let (mut context, mut module, mut fate) = (0, 0, 0);
-            api.cuDevicePrimaryCtxRetain(&raw mut context, ordinal)?;
-            api.cuCtxSetCurrent(context)?;
-            api.cuModuleLoadData(&raw mut module, KERNELS.as_ptr().cast())?;
-            let function = |name: &CStr| {
-                let mut function = 0;
-                api.cuModuleGetFunction(&raw mut function, module, name.as_ptr()).map(|()| function)
-            };
-            let kernels = Kernels {
-                mix: function(c"mix")?,
-                look: function(c"look")?,
-                paint: function(c"paint")?,
-                hold: function(c"hold")?,
-                oob: function(c"oob")?,
-                misaligned: function(c"misaligned")?,
-                trap: function(c"trap")?,
-                neighbour: function(c"neighbour")?,
-            };
-            api.cuStreamCreate(&raw mut fate, 1)?;
-            devices.push(Device { context, kernels, fate });
-            if page == 0 {
-                api.cuMemHostAlloc(&raw mut page, 4096, 1)?;
-            }
-        }
-        Ok(Self { api, devices, page })
+        let ordinals = 0..count.min(most).min(MOST_DEVICES);
+        let devices = ordinals.map(|ordinal| Device::new(api, ordinal)).collect::<Answer<Vec<Device>>>()?;
+        Ok(Self { api, devices: RwLock::new(devices) })
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Vec<Device>) -> T) -> T {
+        work(&mut self.devices.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn device(&self, device: u8) -> Device {
+        self.devices.read().unwrap_or_else(PoisonError::into_inner)[usize::from(device)]
+    }
+
+    /// What all programs need on a device, after its context was reset.
+    pub(super) fn make_again(&self, device: u8) -> Answer {
+        let made = Device::new(self.api, device.into())?;
+        self.with(|devices| {
+            let of = &mut devices[usize::from(device)];
+            *of = Device { resets: of.resets + 1, ..made };
+        });
+        Ok(())
     }
 
     pub(super) fn devices(&self) -> u8 {
-        u8::try_from(self.devices.len()).unwrap_or(1)
+        self.with(|devices| u8::try_from(devices.len()).unwrap_or(1))
     }
 
     pub(super) fn context(&self, device: u8) -> usize {
-        self.devices[usize::from(device)].context
+        self.device(device).context
     }
 
-    pub(super) fn kernels(&self, device: u8) -> &Kernels {
-        &self.devices[usize::from(device)].kernels
+    /// How often a device's context was reset.
+    pub(super) fn resets(&self, device: u8) -> u32 {
+        self.device(device).resets
     }
 
-    /// Address of the word that releases the hold with this index.
-    pub(super) fn hold(&self, at: usize) -> usize {
-        self.page + at * 4
+    pub(super) fn kernels(&self, device: u8) -> Kernels {
+        self.device(device).kernels
+    }
+
+    /// Address on a device of the word that releases the hold with this index.
+    pub(super) fn hold(&self, device: u8, at: usize) -> usize {
+        self.device(device).page + at * 4
+    }
+
+    /// Releases the hold with this index, wherever it is.
+    pub(super) fn release(&self, at: usize) {
+        (0..self.devices()).for_each(|device| write_word(self.hold(device, at), 1));
     }
 
     /// Address of a device's two words for a neighbour.
     fn words(&self, device: u8) -> usize {
-        self.page + Program::MOST * 4 + usize::from(device) * 64
+        self.hold(device, Program::MOST)
     }
 
     /// Nothing is held, and no neighbour does wrong.
     pub(super) fn begin(&self) {
-        (0..1024).for_each(|word| write_word(self.page + word * 4, 0));
+        for device in 0..self.devices() {
+            (0..PAGE / 4).for_each(|word| write_word(self.hold(device, word), 0));
+        }
     }
 
     /// Loads the kernel that fails an assertion, which needs a variable, into the current context: module and function.
@@ -158,9 +198,9 @@ impl Base {
 
     /// Waits on this thread until all is done and told.
     pub(super) fn settle(&self) -> Answer {
-        self.devices.iter().try_for_each(|device| {
+        (0..self.devices()).try_for_each(|device| {
             settled(|| {
-                self.api.cuCtxSetCurrent(device.context)?;
+                self.api.cuCtxSetCurrent(self.context(device))?;
                 self.api.cuCtxSynchronize()
             })
         })
@@ -174,9 +214,9 @@ impl Base {
     }
 
     fn neighbour(&self, device: u8) -> Answer {
-        let Device { context, kernels, fate } = self.devices[usize::from(device)];
-        self.api.cuCtxSetCurrent(context)?;
         let word = self.words(device) as u64;
+        let Device { context, kernels, fate, .. } = self.device(device);
+        self.api.cuCtxSetCurrent(context)?;
         let mut arguments = [std::ptr::from_ref(&word).cast_mut().cast()];
         let place = arguments.as_mut_ptr();
         self.api.cuLaunchKernel(kernels.neighbour, 1, 1, 1, 1, 1, 1, 0, fate, place, 0)?;
@@ -219,6 +259,11 @@ impl Fate {
             let ready = std::thread::scope(|scope| scope.spawn(|| settled(|| base.neighbour(device))).join());
             self.ready[usize::from(device)] = matches!(ready, Ok(Ok(()))).then(count);
         }
+    }
+
+    /// A device's context was reset, and the neighbour beside it is gone.
+    pub(super) fn forget(&mut self, device: u8) {
+        self.ready[usize::from(device)] = None;
     }
 
     /// The neighbour does wrong.

@@ -9,7 +9,7 @@ use super::random::Random;
 /// Operations of a program, at least and at most.
 const LENGTHS: [u8; 2] = [24, 120];
 /// Of so many times each operation has its share.
-const ALL: u8 = 113;
+const ALL: u8 = 116;
 /// How often another operation is tried.
 const TRIES: usize = 6;
 /// Errors by which a neighbour's faults are seen.
@@ -249,6 +249,8 @@ impl Generator {
             }
             105..107 => What::RecordAll { event, is_away: self.random.in_hundred(30) },
             107..110 => What::AwaitAll { event, is_away: self.random.in_hundred(30) },
+            110..112 => What::Reset { device },
+            112 => What::Further { device },
             _ => What::AskTime { from: event, to: self.random.below(EVENTS) },
         }
     }

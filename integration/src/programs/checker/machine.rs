@@ -5,6 +5,7 @@ mod host;
 mod launches;
 mod memory;
 mod perform;
+mod resets;
 
 pub(super) use host::{call_data, mix_on_host, write_word};
 pub(super) use memory::Block;
@@ -21,8 +22,15 @@ use std::cell::Cell;
 const TRIES: u32 = 4;
 
 thread_local! {
-    /// The device whose context is current.
-    static CURRENT: Cell<Option<u8>> = const { Cell::new(None) };
+    /// The device whose context is current, and how often it had been reset then.
+    static CURRENT: Cell<Option<(u8, u32)>> = const { Cell::new(None) };
+}
+
+/// An event with its device.
+#[derive(Debug, Clone, Copy)]
+struct Event {
+    handle: usize,
+    device: u8,
 }
 
 /// A stream with its device.
@@ -48,7 +56,7 @@ pub(super) struct Machine<'a> {
     pub(super) used: Vec<Used>,
     pub(super) done: usize,
     streams: [Option<Stream>; STREAMS as usize],
-    events: [Option<usize>; EVENTS as usize],
+    events: [Option<Event>; EVENTS as usize],
     /// How many recoveries there had been when each was recorded.
     recorded: [usize; EVENTS as usize],
     pub(super) blocks: [Option<Block>; BLOCKS as usize],
@@ -57,6 +65,8 @@ pub(super) struct Machine<'a> {
     asserting: [Option<usize>; 2],
     /// When the late thread begins, and whose child it is.
     birth: Option<(usize, u8)>,
+    /// The device whose context was reset and is not there again.
+    reset: Option<u8>,
 }
 
 fn none() -> Failed {
@@ -89,6 +99,7 @@ impl<'a> Machine<'a> {
             graphs: [const { None }; GRAPHS as usize],
             asserting: [None; 2],
             birth: program.birth(),
+            reset: None,
         }
     }
 
@@ -100,7 +111,7 @@ impl<'a> Machine<'a> {
         }
         let Some(step) = &plan.steps[at] else { return Ok(()) };
         let op = &program.ops[at];
-        step.releases.iter().for_each(|hold| write_word(self.base.hold(*hold), 1));
+        step.releases.iter().for_each(|hold| self.base.release(*hold));
         if op.what.is_fault() && self.expected.is_none() {
             return self.stand_in(&op.what, step.device).map_err(Mistake::Undisturbed);
         }
@@ -158,7 +169,7 @@ impl<'a> Machine<'a> {
     fn stand_in(&self, fault: &What, device: u8) -> Answer {
         let What::Fault { on, .. } = fault else { return Ok(()) };
         self.enter(device)?;
-        let nowhere = self.base.hold(0) as u64;
+        let nowhere = self.base.hold(device, 0) as u64;
         self.launch(self.base.kernels(device).mix, *on, &[nowhere, nowhere, 0, 0])
     }
 
@@ -178,9 +189,10 @@ impl<'a> Machine<'a> {
 
     /// Makes a device's context current on this thread.
     fn enter(&self, device: u8) -> Answer {
-        if CURRENT.get() != Some(device) {
+        let wanted = Some((device, self.base.resets(device)));
+        if CURRENT.get() != wanted {
             self.api.cuCtxSetCurrent(self.base.context(device))?;
-            CURRENT.set(Some(device));
+            CURRENT.set(wanted);
         }
         Ok(())
     }
@@ -202,7 +214,7 @@ impl<'a> Machine<'a> {
     }
 
     fn event(&self, event: u8) -> Answer<usize> {
-        self.events[usize::from(event)].ok_or(none())
+        Ok(self.events[usize::from(event)].ok_or(none())?.handle)
     }
 
     pub(super) fn block(&self, block: u8) -> Answer<&Block> {
@@ -231,7 +243,7 @@ impl<'a> Machine<'a> {
 
     /// Ends everything that is left; errors are dropped, and told of to nobody.
     pub(super) fn tidy_up(&mut self) {
-        (0..Program::MOST).for_each(|hold| write_word(self.base.hold(hold), 1));
+        (0..Program::MOST).for_each(|hold| self.base.release(hold));
         if let Some(fate) = &mut self.fate {
             fate.cancel(self.base, NO_NEIGHBOUR);
         }
@@ -256,7 +268,7 @@ impl<'a> Machine<'a> {
         }
         for event in &mut self.events {
             if let Some(event) = event.take() {
-                let _ended = self.api.cuEventDestroy_v2(event);
+                let _ended = self.api.cuEventDestroy_v2(event.handle);
             }
         }
         let blocks: Vec<Block> = self.blocks.iter_mut().filter_map(Option::take).collect();

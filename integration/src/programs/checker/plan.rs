@@ -11,6 +11,7 @@ mod graphs;
 mod memory;
 mod ops;
 mod order;
+mod resets;
 
 pub(super) use ops::{Ops, Step};
 
@@ -207,6 +208,13 @@ impl Planner {
                 let proves = self.all(device);
                 self.known[mine] = self.known[mine].with(&proves);
                 Some(Step { device, proves, releases: self.releases(&proves), ..Step::default() })
+            }
+            What::Reset { device } => self.reset(at, thread, *device),
+            What::Further { device } => {
+                let device = self.has_device(*device)?;
+                let (proves, stages) = (self.everything(), self.stages());
+                self.known[mine] = self.known[mine].with(&proves);
+                Some(Step { device, proves, stages, releases: self.releases(&proves), ..Step::default() })
             }
             What::MakeGraph { graph, stream, is_captured, nodes } => {
                 self.make_graph(thread, *graph, *stream, *is_captured, nodes)

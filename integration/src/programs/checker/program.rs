@@ -251,6 +251,12 @@ pub(super) enum What {
     AskStream { on: Queue },
     /// `cuCtxSynchronize`.
     SyncContext { device: u8 },
+    /// `cuDevicePrimaryCtxReset` when the device's work is done, and a new context with the kernels: all is gone that was made
+    /// in it, and what would stay is given back before.
+    Reset { device: u8 },
+    /// Further contexts of a device (`cuCtxCreate`) come and go with all that is made in them, beside the others, which have
+    /// done their work.
+    Further { device: u8 },
     /// `cuCtxSynchronize_v2` of a device's context, with another device's current where there is one.
     SyncOther { device: u8 },
     /// A graph with its executable form: captured on a stream, or built.

@@ -1,7 +1,7 @@
 //! Each operation as calls of the driver.
 
 use super::host::{call_data, mix_on_host, read_bytes, write_word};
-use super::{Block, Machine, Stream, none};
+use super::{Block, Event, Machine, Stream, none};
 use crate::programs::checker::api::{self, Answer, Failed};
 use crate::programs::checker::base::pause;
 use crate::programs::checker::judge::Bytes;
@@ -48,14 +48,14 @@ impl Machine<'_> {
                 let stream = self.streams[usize::from(*stream)].take().ok_or(none())?;
                 api.cuStreamDestroy_v2(stream.handle)?;
             }
-            What::MakeEvent { event, is_timeless, .. } => {
+            What::MakeEvent { event, device, is_timeless } => {
                 let mut handle = 0;
                 api.cuEventCreate(&raw mut handle, if *is_timeless { DISABLE_TIMING } else { 0 })?;
-                self.events[usize::from(*event)] = Some(handle);
+                self.events[usize::from(*event)] = Some(Event { handle, device: *device });
             }
             What::EndEvent { event } => {
                 let event = self.events[usize::from(*event)].take().ok_or(none())?;
-                api.cuEventDestroy_v2(event)?;
+                api.cuEventDestroy_v2(event.handle)?;
             }
             What::Record { event, on } => {
                 match (self.event(*event)?, self.on(*on)?) {
@@ -156,7 +156,7 @@ impl Machine<'_> {
                 }
             }
             What::Hold { on } => {
-                self.launch(self.base.kernels(step.device).hold, *on, &[self.base.hold(at) as u64])?;
+                self.launch(self.base.kernels(step.device).hold, *on, &[self.base.hold(step.device, at) as u64])?;
             }
             What::Release { .. } => {}
             What::SyncStream { on } => match self.on(*on)? {
@@ -171,6 +171,11 @@ impl Machine<'_> {
                 asked(answer, is_not_ready)?;
             }
             What::SyncContext { .. } => api.cuCtxSynchronize()?,
+            What::Reset { device } => self.reset(*device)?,
+            What::Further { device } => {
+                self.settle(at, step)?;
+                self.further(*device)?;
+            }
             What::SyncOther { device } => {
                 self.be_away(*device, true)?;
                 api.cuCtxSynchronize_v2(self.base.context(*device))?;
@@ -196,13 +201,7 @@ impl Machine<'_> {
             What::Pause if self.expected.is_none() => {}
             What::Pause => pause(),
             What::ReadAll => {
-                for (device, proven) in (0..self.base.devices()).zip(&step.stages) {
-                    self.enter(device)?;
-                    api.cuCtxSynchronize()?;
-                    // The next device may be dead, and what is done on this one is not lost with it.
-                    self.judge.look(self.plan, Some(at));
-                    self.judge.proved(proven);
-                }
+                self.settle(at, step)?;
                 for (place, _) in &step.reads {
                     let is_host = self.is_host(*place)?;
                     let bytes = if is_host { read_bytes(self.at(*place)?) } else { self.read(*place, false)? };
@@ -219,11 +218,23 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// Waits for each device.
+    fn settle(&mut self, at: usize, step: &Step) -> Answer {
+        for (device, proven) in (0..self.base.devices()).zip(&step.stages) {
+            self.enter(device)?;
+            self.api.cuCtxSynchronize()?;
+            // The next device may be dead, and what is done on this one is not lost with it.
+            self.judge.look(self.plan, Some(at));
+            self.judge.proved(proven);
+        }
+        Ok(())
+    }
+
     fn do_wrong(&mut self, wrong: Wrong, on: Queue, device: u8) -> Answer {
         let kernels = self.base.kernels(device);
         match wrong {
             Wrong::OutOfBounds => self.launch(kernels.oob, on, &[WILD]),
-            Wrong::Misaligned => self.launch(kernels.misaligned, on, &[self.base.hold(0) as u64]),
+            Wrong::Misaligned => self.launch(kernels.misaligned, on, &[self.base.hold(device, 0) as u64]),
             Wrong::Trap => self.launch(kernels.trap, on, &[]),
             Wrong::Assertion => {
                 let (module, function) = self.base.load_asserting()?;

@@ -75,6 +75,11 @@ impl Planner {
         of_device.fold(Ops::default(), |all, stream| all.with(&stream.before))
     }
 
+    /// The same of each device.
+    pub(super) fn stages(&self) -> Vec<Ops> {
+        (0..self.devices).map(|device| self.all(device)).collect()
+    }
+
     pub(super) fn everything(&self) -> Ops {
         (0..self.devices).fold(Ops::default(), |all, device| all.with(&self.all(device)))
     }
