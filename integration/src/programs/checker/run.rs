@@ -37,6 +37,18 @@ pub(super) struct Outcome {
     pub(super) errors: u32,
 }
 
+impl Outcome {
+    /// And what came of another one.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.values += other.values;
+        self.recoveries += other.recoveries;
+        self.clean += other.clean;
+        self.by_spare += other.by_spare;
+        self.errors += other.errors;
+    }
+}
+
 /// A mistake, and at which operation it was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
