@@ -12,6 +12,7 @@ mod ipc;
 mod launch;
 mod library;
 mod memory;
+mod peer;
 mod per_thread;
 mod pointer;
 mod pool;
@@ -55,6 +56,7 @@ fn address(name: &str) -> Option<*const c_void> {
             launch::table(),
             library::table(),
             memory::table(),
+            peer::table(),
             per_thread::table(),
             pointer::table(),
             pool::table(),

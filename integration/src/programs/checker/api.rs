@@ -133,6 +133,12 @@ functions! {
     cuMemcpy_ptds(to: usize, from: usize, size: usize);
     cuMemcpyAsync(to: usize, from: usize, size: usize, stream: usize);
     cuMemcpyAsync_ptsz(to: usize, from: usize, size: usize, stream: usize);
+    cuMemcpyBatchAsync_v2(
+        to: *const usize, from: *const usize, sizes: *const usize, count: usize, attributes: *const u32,
+        first: *const usize, attribute_count: usize, stream: usize
+    );
+    cuMemcpy3DPeer(copy: *const u64);
+    cuMemcpyPeer(to: usize, to_context: usize, from: usize, from_context: usize, size: usize);
     cuMemcpyHtoD_v2(to: usize, from: usize, size: usize);
     cuMemcpyHtoD_v2_ptds(to: usize, from: usize, size: usize);
     cuMemcpyDtoH_v2(to: usize, from: usize, size: usize);
@@ -231,6 +237,11 @@ pub(super) fn recovered() -> Option<Recovered> {
     // SAFETY: there is as much room as is said.
     unsafe { ask(&raw mut recovered, size_of::<Recovered>()) };
     Some(recovered)
+}
+
+/// Whether there was any recovery in this process.
+pub(super) fn has_recovered() -> bool {
+    recovered().is_some_and(|recovered| recovered.count > 0)
 }
 
 /// Bytes before the reason in what the library says, of it, and from it to the way in which the recovery was made.

@@ -1,6 +1,7 @@
 //! A run of a program: what it has, and its operations as calls of the driver, tried again after an error as programs do.
 
 mod arrays;
+mod copies;
 mod host;
 mod launches;
 mod memory;
@@ -11,7 +12,8 @@ pub(super) use host::{call_data, mix_on_host, write_word};
 pub(super) use memory::Block;
 
 use super::api::{Answer, Api, Failed};
-use super::base::{Base, Fate, NO_NEIGHBOUR};
+use super::base::Base;
+use super::fate::{Fate, NO_NEIGHBOUR};
 use super::graphs::Made;
 use super::judge::{Bytes, Judge, Wrong as Mistake};
 use super::plan::{Plan, Step};

@@ -29,6 +29,7 @@ mod base;
 pub(super) use base::KERNELS;
 mod cases;
 mod crash;
+mod fate;
 mod generate;
 mod graphs;
 mod judge;

@@ -1,6 +1,6 @@
 //! What the checker is asked for, and what its processes are told of that.
 
-use super::base::Neighbours;
+use super::fate::Neighbours;
 use super::generate::Faults;
 use super::steps;
 use std::path::PathBuf;

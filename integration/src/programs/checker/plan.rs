@@ -7,6 +7,7 @@
 //! there. The same sets tell what a wait proves to be done, and what a call that blocks must not wait for in vain:
 //! kernels that are held are released before.
 
+mod copies;
 mod graphs;
 mod memory;
 mod ops;
@@ -168,6 +169,8 @@ impl Planner {
                 let node = Node::Copy { to: *to, from: *from, cells: *cells };
                 self.work(at, thread, *on, &node, *is_async)
             }
+            What::Batch { copies, stream } => self.batch(at, thread, Queue::Stream(*stream), copies),
+            What::PeerCopy { to, from, cells } => self.peer_copy(at, thread, *to, *from, *cells),
             What::Set { to, cells, key, on, is_async } => {
                 let node = Node::Set { to: *to, cells: *cells, key: *key };
                 self.work(at, thread, *on, &node, *is_async)
@@ -242,7 +245,11 @@ impl Planner {
             }
             What::Neighbour { device, .. } => {
                 let device = self.has_device(*device)?;
-                Some(Step { device, releases: self.strikes(device), ..Step::default() })
+                let mut releases = self.strikes(device);
+                // The kernel in a neighbour's place comes after what all waits for there.
+                let awaited = self.awaited.get(&device).copied().unwrap_or_default();
+                releases.extend(self.releases(&awaited));
+                Some(Step { device, releases, ..Step::default() })
             }
         }
     }

@@ -149,6 +149,17 @@ pub(super) struct Place {
     pub first: u8,
 }
 
+/// One copy of several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Copying {
+    /// Its target.
+    pub to: Place,
+    /// Its source.
+    pub from: Place,
+    /// How much.
+    pub cells: u8,
+}
+
 /// A node of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Node {
@@ -223,6 +234,10 @@ pub(super) enum What {
     Read { from: Place, cells: u8, on: Queue },
     /// A copy: by `cuMemcpyAsync` if it is generic; without `Async` only on [`Queue::Null`] or [`Queue::Own`].
     Copy { to: Place, from: Place, cells: u8, on: Queue, is_async: bool, is_generic: bool },
+    /// `cuMemcpyBatchAsync`: copies of which none needs another one.
+    Batch { copies: Vec<Copying>, stream: u8 },
+    /// `cuMemcpy3DPeer` between devices' memory; `cuMemcpyPeer` where that is refused.
+    PeerCopy { to: Place, from: Place, cells: u8 },
     /// `cuMemsetD32`, in the same forms.
     Set { to: Place, cells: u8, key: u32, on: Queue, is_async: bool },
     /// A kernel: each word five times, and the source's, and the key.

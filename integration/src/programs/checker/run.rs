@@ -5,8 +5,9 @@
 //! some come to the driver only after a recovery; one is begun in the middle, by another one of them as a program's would
 //! be.
 
-use super::base::{Base, Fate, Neighbours};
+use super::base::Base;
 use super::crash;
+use super::fate::{Fate, Neighbours};
 use super::judge::Wrong;
 use super::machine::{Machine, Used};
 use super::plan::Plan;

@@ -62,10 +62,11 @@ fn simpler(op: &Op) -> Vec<Op> {
         found.push(with(besides(ended, None, is_early)));
         found.push(with(besides(ended, begun, false)));
     }
-    match op.what {
-        What::RecordAll { event, is_away: true } => found.push(with(What::RecordAll { event, is_away: false })),
-        What::AwaitAll { event, is_away: true } => found.push(with(What::AwaitAll { event, is_away: false })),
-        _ => {}
+    if let What::RecordAll { event, is_away: true } = op.what {
+        found.push(with(What::RecordAll { event, is_away: false }));
+    }
+    if let What::AwaitAll { event, is_away: true } = op.what {
+        found.push(with(What::AwaitAll { event, is_away: false }));
     }
     if let What::Copy { to, from, cells, on, is_async, is_generic } = op.what {
         if cells > 1 {
@@ -73,6 +74,13 @@ fn simpler(op: &Op) -> Vec<Op> {
         }
         if is_generic {
             found.push(with(What::Copy { to, from, cells, on, is_async, is_generic: false }));
+        }
+    }
+    if let What::Batch { copies, stream } = &op.what {
+        for left_out in 0..copies.len() {
+            let mut copies = copies.clone();
+            copies.remove(left_out);
+            found.push(with(What::Batch { copies, stream: *stream }));
         }
     }
     if let What::MakeGraph { graph, stream, is_captured, nodes } = &op.what {

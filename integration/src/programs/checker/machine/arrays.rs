@@ -7,7 +7,7 @@ use super::Machine;
 /// `CU_MEMORYTYPE_HOST`, `…_ARRAY`, `…_UNIFIED`.
 pub(super) const HOST: u64 = 1;
 const ARRAY: u64 = 3;
-const UNIFIED: u64 = 4;
+pub(super) const UNIFIED: u64 = 4;
 /// `CU_AD_FORMAT_UNSIGNED_INT32` with one channel; `CUDA_ARRAY3D_SURFACE_LDST`.
 const WORDS: u64 = 3 | 1 << 32;
 const SURFACE: u64 = 2;

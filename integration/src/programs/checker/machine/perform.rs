@@ -131,6 +131,8 @@ impl Machine<'_> {
             What::Copy { to, from, cells, on, is_async, is_generic } => {
                 self.copy(*to, *from, usize::from(*cells) * CELL, *on, *is_async, *is_generic)?;
             }
+            What::Batch { copies, stream } => self.batch(copies, *stream)?,
+            What::PeerCopy { to, from, cells } => self.peer_copy(*to, *from, usize::from(*cells) * CELL)?,
             What::Set { to, cells, key, on, is_async } => {
                 let (address, count) = (self.at(*to)?, usize::from(*cells) * CELL / 4);
                 match (self.on(*on)?, is_async) {
@@ -173,6 +175,8 @@ impl Machine<'_> {
             What::SyncContext { .. } => api.cuCtxSynchronize()?,
             What::Reset { device } => self.reset(*device)?,
             What::Further { device } => {
+                // A fault that came meanwhile would find them in a recovery's way.
+                self.fate.iter().for_each(|fate| fate.settle(self.base));
                 self.settle(at, step)?;
                 self.further(*device)?;
             }
