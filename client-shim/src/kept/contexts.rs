@@ -84,12 +84,21 @@ fn primary(driver: &mut Driver<cuDevicePrimaryCtxReset_v2::Signature>, device: C
 /// A context has ended, and everything in it.
 fn end(context: CUcontext) -> Result<(), Bypass> {
     // Where no recipes are kept there is nothing to forget. Host memory ends with its context, as the driver's own does.
-    for memory in recipes(|recipes| recipes.forget_context(context.0)).unwrap_or_default() {
+    let mut of_graphs = graphs(|graphs| graphs.names()).unwrap_or_default();
+    let mut events = Vec::new();
+    let forgotten = recipes(|recipes| {
+        events = recipes.events_in(context.0).map(names::name_of).collect();
+        of_graphs.retain(|handle| recipes.is_kept(*handle));
+        let memory = recipes.forget_context(context.0);
+        of_graphs.retain(|handle| !recipes.is_kept(*handle));
+        memory
+    });
+    for memory in forgotten.unwrap_or_default() {
         Pages::new(memory.start, memory.size).unmap();
     }
-    let _nothing = graphs(|graphs| graphs.forget_context(context.0));
+    let _nothing = graphs(|graphs| graphs.forget_context(context.0, &of_graphs));
     stacks::is_gone(context.0);
-    progress::ended_context(names::name_of(context.0));
+    progress::ended_context(names::name_of(context.0), &events);
     shared::ended_context(names::name_of(context.0));
     callbacks::ended_context(names::name_of(context.0));
     objects(|objects| objects.contexts.forget(context.0))?;

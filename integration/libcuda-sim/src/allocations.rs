@@ -32,8 +32,11 @@ pub(crate) enum Owner {
     },
     /// A module's variable.
     Variable,
-    /// `cuMemHostRegister`: memory of the program's own.
-    Registered,
+    /// `cuMemHostRegister` in this context, with which it ends: memory of the program's own.
+    Registered {
+        /// The context's handle.
+        context: usize,
+    },
     /// `cuMemMap`, with whether `cuMemSetAccess` has made it accessible.
     Mapping {
         /// The allocation's handle.
@@ -49,8 +52,8 @@ impl Owner {
     /// Whether it ends with this context.
     pub(crate) fn is_of(self, handle: usize) -> bool {
         match self {
-            Self::Context(context) | Self::Host { context, .. } => context == handle,
-            Self::Registered | Self::Variable | Self::Mapping { .. } => false,
+            Self::Context(context) | Self::Host { context, .. } | Self::Registered { context } => context == handle,
+            Self::Variable | Self::Mapping { .. } => false,
         }
     }
 }
@@ -189,7 +192,7 @@ impl Ranges {
     /// Frees what [`Self::allocate`] gave; the bytes it had.
     pub(crate) fn free(&mut self, address: usize) -> Outcome<Range> {
         let range = *self.0.get(&address).ok_or(Code::INVALID_VALUE)?;
-        if matches!(range.owner, Owner::Mapping { .. } | Owner::Registered | Owner::Variable) {
+        if matches!(range.owner, Owner::Mapping { .. } | Owner::Registered { .. } | Owner::Variable) {
             return Err(Code::INVALID_VALUE);
         }
         self.0.remove(&address);

@@ -40,6 +40,8 @@ pub(crate) struct State {
     pub(crate) progress: Table<usize, Progress>,
     /// By handle; 0 is the null stream.
     pub(crate) streams: Table<usize, Arc<Stream>>,
+    /// What all work comes after that the context is given from now on.
+    pub(crate) awaited: Vec<Ticket>,
 }
 
 impl State {
@@ -143,14 +145,15 @@ impl Context {
         if state.has_reached(ticket) { Ok(()) } else { Err(Code::NOT_READY) }
     }
 
+    /// The points that its streams will have reached when all that they have now is done.
+    pub(crate) fn tickets(&self) -> Vec<Ticket> {
+        let state = self.state();
+        state.progress.iter().map(|(&stream, progress)| Ticket { stream, number: progress.submitted }).collect()
+    }
+
     /// Waits until all its streams have done what they have now.
     pub(crate) fn drain(&self) -> Outcome {
-        let goal: Vec<Ticket> = self
-            .state()
-            .progress
-            .iter()
-            .map(|(&stream, progress)| Ticket { stream, number: progress.submitted })
-            .collect();
+        let goal = self.tickets();
         self.wait_until(|state| goal.iter().all(|&ticket| state.has_reached(ticket)))
     }
 

@@ -1,5 +1,6 @@
 //! Which context is current on a thread, and the life of contexts.
 
+use crate::allocations::Owner;
 use crate::codes::{Code, Outcome};
 use crate::context::Context;
 use crate::driver::{Driver, driver};
@@ -128,8 +129,12 @@ impl Driver {
             .map(|(&address, _)| address)
             .collect();
         for address in owned {
+            if matches!(tables.ranges.0.get(&address), Some(range) if matches!(range.owner, Owner::Registered { .. })) {
+                tables.ranges.0.remove(&address);
+                continue;
+            }
             if let Ok(range) = tables.ranges.free(address)
-                && matches!(range.owner, crate::allocations::Owner::Context(_))
+                && matches!(range.owner, Owner::Context(_))
             {
                 tables.used.remove(range.device, range.size as u64);
             }

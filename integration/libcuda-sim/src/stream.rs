@@ -13,6 +13,8 @@ pub(crate) type Operation = Box<dyn FnOnce(&Context) -> Outcome + Send>;
 
 /// Handle of the null stream.
 pub(crate) const NULL_STREAM: usize = 0;
+/// A stream of each context that no program has: what is recorded for the whole context is recorded there.
+pub(crate) const FOR_CONTEXT: usize = usize::MAX;
 /// `CU_STREAM_NON_BLOCKING`: not ordered with the null stream.
 pub(crate) const NON_BLOCKING: u32 = 1;
 
@@ -83,6 +85,12 @@ impl Stream {
         let queue = queue.as_ref().ok_or(Code::CONTEXT_IS_DESTROYED)?;
         let (after, number) = context.update(|state| {
             let is_blocking = state.progress.get(&self.handle).is_some_and(|progress| progress.is_blocking);
+            let mut awaited = std::mem::take(&mut state.awaited);
+            awaited.retain(|ticket| !state.has_reached(*ticket));
+            state.awaited.clone_from(&awaited);
+            if self.handle == FOR_CONTEXT {
+                awaited.clear();
+            }
             let after: Vec<Ticket> = state
                 .progress
                 .iter()
@@ -91,6 +99,7 @@ impl Stream {
                     _ => is_blocking && **handle == NULL_STREAM,
                 })
                 .map(|(&stream, progress)| Ticket { stream, number: progress.submitted })
+                .chain(awaited)
                 .collect();
             let progress = state.progress.entry(self.handle).or_default();
             progress.submitted += 1;
@@ -167,15 +176,17 @@ pub(crate) struct Event {
     pub(crate) ticket: Mutex<Option<Ticket>>,
     /// When that was reached.
     pub(crate) reached: Arc<Mutex<Option<Instant>>>,
+    /// Whether anybody may ask when that was.
+    pub(crate) has_time: bool,
     /// The context it was made in: a primary context has the same handle after a reset.
     origin: Weak<Context>,
 }
 
 impl Event {
     /// An event of this context that was not recorded yet.
-    pub(crate) fn new(context: &Arc<Context>) -> Self {
+    pub(crate) fn new(context: &Arc<Context>, has_time: bool) -> Self {
         let origin = Arc::downgrade(context);
-        Self { ticket: Mutex::default(), reached: Arc::default(), origin }
+        Self { ticket: Mutex::default(), reached: Arc::default(), has_time, origin }
     }
 
     /// Whether it was made in this very context.

@@ -25,11 +25,11 @@ fn simulated(subject: &Subject, more: &[(&str, &str)]) -> Sim {
 }
 
 /// The same for one program.
-fn program(subject: &Subject, program: &str, more: &[(&str, &str)]) -> (Finished, Vec<Value>) {
+fn program(subject: &Subject, program: &str, how: &[&str], more: &[(&str, &str)]) -> (Finished, Vec<Value>) {
     let sim = simulated(subject, more);
     let file = sim.lab.pipe_dir().join("program.json");
     std::fs::create_dir_all(sim.lab.pipe_dir()).and_then(|()| std::fs::write(&file, program)).expect("a file");
-    checked_by(&sim, "in-place", &["--program", file.to_str().expect("a name"), "--shrinkings", "0"])
+    checked_by(&sim, "in-place", &[&["--program", file.to_str().expect("a name")], how].concat())
 }
 
 fn checked_by(sim: &Sim, replay: &str, arguments: &[&str]) -> (Finished, Vec<Value>) {
@@ -75,13 +75,39 @@ const TORN: &str = r#"{"ops": [
 fn what_a_torn_launch_of_a_graph_does_twice_is_in_doubt() {
     once(|subject| {
         // The second launch is that of the disturbed run.
-        let (finished, lines) = program(subject, TORN, &[("MPS_SIM_TEAR_AT", "1:cuGraphLaunch:2")]);
+        let (finished, lines) = program(subject, TORN, &[], &[("MPS_SIM_TEAR_AT", "1:cuGraphLaunch:2")]);
         let end = lines.iter().find(|line| line["event"] == "end").unwrap_or_else(|| panic!("{subject}: {finished:?}"));
         assert_eq!(
             (&end["recoveries"], &end["clean"], &end["errors"]),
             (&1.into(), &0.into(), &1.into()),
             "{subject}: {end}"
         );
+        assert_eq!(finished.code, Some(0), "{subject}: {finished:?}");
+    });
+}
+
+/// An event is in doubt when its context is reset, and a thread that begins later launches a graph.
+const RESET: &str = r#"{"ops": [
+    {"thread": 0, "what": {"MakeStream": {"stream": 0, "device": 0, "is_blocking": false}}},
+    {"thread": 0, "what": {"MakeEvent": {"event": 0, "device": 0}}},
+    {"thread": 0, "what": {"Allocate": {"block": 0, "device": 0, "memory": "Pinned"}}},
+    {"thread": 1, "what": {"MakeGraph": {"graph": 0, "stream": 0, "is_captured": false, "nodes": [
+        {"Call": {"to": {"block": 0, "first": 0}, "cells": 1, "key": 5}}
+    ]}}},
+    {"thread": 1, "what": {"LaunchGraph": {"graph": 0, "on": {"Stream": 0}}}},
+    {"thread": 0, "what": {"Hold": {"on": {"Stream": 0}}}},
+    {"thread": 0, "what": {"Record": {"event": 0, "on": {"Stream": 0}}}},
+    {"thread": 0, "what": {"Neighbour": {"device": 0, "code": 719}}},
+    {"thread": 0, "what": {"SyncContext": {"device": 0}}},
+    {"thread": 0, "what": {"Reset": {"device": 0}}}
+]}"#;
+
+#[test]
+fn what_was_lost_in_a_context_is_told_to_nobody_who_begins_after_its_reset() {
+    once(|subject| {
+        let (finished, lines) = program(subject, RESET, &["--times", "2"], &[]);
+        let end = lines.iter().find(|line| line["event"] == "end").unwrap_or_else(|| panic!("{subject}: {finished:?}"));
+        assert_eq!((&end["recoveries"], &end["clean"]), (&2.into(), &0.into()), "{subject}: {end}");
         assert_eq!(finished.code, Some(0), "{subject}: {finished:?}");
     });
 }

@@ -241,11 +241,28 @@ impl Graphs {
         self.executables.insert(executable, Kept { changed: self.changes, ..kept });
     }
 
-    /// A context has ended, and what is executed in it.
-    pub(crate) fn forget_context(&mut self, context: usize) {
-        let ended = self.executables.iter().filter(|(_, kept)| kept.of.context == context).map(|(handle, _)| *handle);
-        for handle in ended.collect::<Vec<_>>() {
+    /// What all of them work with.
+    pub(crate) fn names(&self) -> BTreeSet<usize> {
+        let executables = self.executables.values().map(|kept| &kept.of.plan);
+        self.graphs.values().map(|kept| &kept.of).chain(executables).flat_map(Plan::names).collect()
+    }
+
+    /// A context has ended with all of these. So has what is executed in it, or with them. A graph that works with any is
+    /// nobody's: the program may still destroy it, so it stays, as one without nodes.
+    pub(crate) fn forget_context(&mut self, context: usize, ended: &BTreeSet<usize>) {
+        let is_over = |plan: &Plan| {
+            let names = plan.names();
+            names.contains(&context) || !names.is_disjoint(ended)
+        };
+        let executables = self.executables.iter();
+        let over = executables.filter(|(_, kept)| kept.of.context == context || is_over(&kept.of.plan));
+        for handle in over.map(|(handle, _)| *handle).collect::<Vec<_>>() {
             self.forget_executable(handle);
+        }
+        self.changes += 1;
+        for kept in self.graphs.values_mut().filter(|kept| is_over(&kept.of)) {
+            self.bytes -= kept.of.cost();
+            (kept.of, kept.changed) = (Plan::default(), self.changes);
         }
     }
 

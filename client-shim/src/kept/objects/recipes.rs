@@ -177,6 +177,12 @@ impl Recipes {
         memory
     }
 
+    /// Events that were made in a context.
+    pub(crate) fn events_in(&self, context: usize) -> impl Iterator<Item = usize> {
+        let is_event = |handle: &usize| matches!(self.by_handle[handle].recipe, Recipe::Event { .. });
+        with(&self.made_in, context).filter(move |handle| self.by_handle.contains_key(handle) && is_event(handle))
+    }
+
     /// What an object is, by its handle.
     pub(crate) fn kind_of(&self, handle: usize) -> Option<&'static str> {
         self.by_handle.get(&handle).filter(|kept| !kept.recipe.has_address()).map(|kept| KINDS[kept.recipe.kind()])

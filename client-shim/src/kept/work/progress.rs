@@ -309,9 +309,12 @@ pub(crate) fn made_event(name: usize) {
     taken(name);
 }
 
-/// A context, by name, has ended, and its work with it.
-pub(crate) fn ended_context(name: usize) {
+/// A context, by name, has ended, and its work with it, and these of its objects, by name.
+pub(crate) fn ended_context(name: usize, objects: &[usize]) {
     places::end_context(name);
+    for object in objects {
+        taken(*object);
+    }
 }
 
 /// A stream, by name, is being given a function of the host.

@@ -3,13 +3,16 @@
 use super::capture::unsafe_call;
 use crate::abi::{Out, entry_points};
 use crate::codes::{Code, Outcome};
-use crate::context::{Context, Ticket};
+use crate::context::{Context, State, Ticket};
 use crate::contexts::current;
-use crate::driver::Driver;
-use crate::stream::{Event, NULL_STREAM, Stream};
+use crate::driver::{Driver, driver};
+use crate::stream::{Event, FOR_CONTEXT, NON_BLOCKING, Stream};
 use std::ffi::c_uint;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
+
+/// `CU_EVENT_DISABLE_TIMING`.
+const WITHOUT_TIME: c_uint = 2;
 
 /// The event of a handle.
 pub(super) fn find(driver: &Driver, handle: usize) -> Outcome<Arc<Event>> {
@@ -46,21 +49,59 @@ fn record(handle: usize, stream: usize) -> Outcome {
 /// Records an event in a stream.
 pub(super) fn record_in(stream: &Arc<Stream>, handle: usize) -> Outcome {
     let (context, event) = event(handle)?;
+    record_behind(stream, &context, &event, |_| true)
+}
+
+/// The same behind what it is to wait for there.
+fn record_behind(
+    stream: &Arc<Stream>,
+    context: &Arc<Context>,
+    event: &Arc<Event>,
+    is_done: impl Fn(&State) -> bool + Send + 'static,
+) -> Outcome {
     let reached = Arc::clone(&event.reached);
     *reached.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    let operation = move |_: &Context| {
+    let operation = move |context: &Context| {
+        context.wait_until(is_done)?;
         *reached.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         Ok(())
     };
-    let ticket = stream.enqueue(&context, Box::new(operation))?;
+    let ticket = stream.enqueue(context, Box::new(operation))?;
     *event.ticket.lock().unwrap_or_else(PoisonError::into_inner) = Some(ticket);
     Ok(())
+}
+
+/// A context that is whole and captures nothing, by its handle, and an event of it. (Events of other contexts may be waited
+/// for with NVIDIA's driver; here they are not.)
+fn of_context(context: usize, handle: usize) -> Outcome<(Arc<Context>, Arc<Event>)> {
+    unsafe_call()?;
+    let driver = driver()?;
+    let context = driver.tables().contexts.get(&context).cloned().ok_or(Code::INVALID_CONTEXT)?;
+    context.check()?;
+    let event = find(driver, handle)?;
+    let is_captured = {
+        let tables = driver.tables();
+        let state = context.state();
+        tables.graphs.captures.keys().any(|stream| state.streams.contains_key(stream))
+    };
+    match event.is_of(&context) {
+        _ if is_captured => Err(Code::STREAM_CAPTURE_UNSUPPORTED),
+        true => Ok((context, event)),
+        false => Err(Code::INVALID_HANDLE),
+    }
+}
+
+fn record_for(context: &Arc<Context>, event: &Arc<Event>) -> Outcome {
+    let known = context.state().streams.get(&FOR_CONTEXT).cloned();
+    let stream = known.map_or_else(|| Stream::start(context, FOR_CONTEXT, NON_BLOCKING, 0), Ok)?;
+    let goal: Vec<Ticket> = context.tickets().into_iter().filter(|ticket| ticket.stream != FOR_CONTEXT).collect();
+    record_behind(&stream, context, event, move |state| goal.iter().all(|&ticket| state.has_reached(ticket)))
 }
 
 fn elapsed(milliseconds: &Out<f32>, start: usize, end: usize) -> Outcome {
     let reached = |handle| {
         let (_, event) = event(handle)?;
-        ticket(&event).ok_or(Code::INVALID_HANDLE)?;
+        ticket(&event).filter(|_| event.has_time).ok_or(Code::INVALID_HANDLE)?;
         let reached = *event.reached.lock().unwrap_or_else(PoisonError::into_inner);
         reached.ok_or(Code::NOT_READY)
     };
@@ -73,11 +114,11 @@ fn elapsed(milliseconds: &Out<f32>, start: usize, end: usize) -> Outcome {
 }
 
 entry_points! {
-    fn cuEventCreate(handle: Out<usize>, _flags: c_uint) {
+    fn cuEventCreate(handle: Out<usize>, flags: c_uint) {
         let (driver, context) = current()?;
         let mut tables = driver.tables();
         let number = tables.spare_events.pop().unwrap_or_else(|| driver.new_handle());
-        tables.events.insert(number, Arc::new(Event::new(&context)));
+        tables.events.insert(number, Arc::new(Event::new(&context, flags & WITHOUT_TIME == 0)));
         handle.put(number)
     }
 
@@ -98,15 +139,17 @@ entry_points! {
         record(handle, stream)
     }
 
-    // It comes when all work of the context is done, which is waited for here.
+    // It comes when all is done that the context has now.
     fn cuCtxRecordEvent(context: usize, handle: usize) {
-        unsafe_call()?;
-        let (_, current) = current()?;
-        if context != current.handle {
-            return Err(Code::INVALID_CONTEXT);
-        }
-        current.drain()?;
-        record(handle, NULL_STREAM)
+        let (context, event) = of_context(context, handle)?;
+        record_for(&context, &event)
+    }
+
+    fn cuCtxWaitEvent(context: usize, handle: usize) {
+        let (context, event) = of_context(context, handle)?;
+        let Some(ticket) = ticket(&event) else { return Ok(()) };
+        context.update(|state| state.awaited.push(ticket));
+        Ok(())
     }
 
     fn cuEventQuery(handle: usize) {

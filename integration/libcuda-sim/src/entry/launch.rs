@@ -140,27 +140,28 @@ pub(super) fn run(context: &Arc<Context>, stream: &Arc<Stream>, launch: &Launch)
     stream.enqueue(context, Box::new(operation)).map(drop)
 }
 
-fn launch(function: usize, shape: [c_uint; 7], stream: usize, arguments: &In<*const u8>) -> Outcome {
+/// A launch on a stream, with events that come when the kernel begins, and when it has ended.
+pub(super) fn launch(
+    function: usize,
+    shape: [c_uint; 7],
+    stream: usize,
+    arguments: &In<*const u8>,
+    events: [&[usize]; 2],
+) -> Outcome {
     let (driver, context) = current()?;
     let values = read_arguments(function, arguments)?;
     let launch = Launch::new(shape_of(function, shape)?, shape, values);
     let found = super::stream::find(&context, stream)?;
+    let [at_begin, at_end] = events;
+    if !events.concat().is_empty() && driver.tables().graphs.captures.contains_key(&stream) {
+        return Err(Code::NOT_SUPPORTED);
+    }
     if driver.is_captured(stream, &Task::Launch(launch.clone()))? {
         return Ok(());
     }
-    run(&context, &found, &launch)
-}
-
-/// `CUlaunchConfig`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(super) struct LaunchConfig {
-    grid: [c_uint; 3],
-    block: [c_uint; 3],
-    shared_memory: c_uint,
-    stream: usize,
-    attributes: usize,
-    attribute_count: c_uint,
+    at_begin.iter().try_for_each(|event| super::event::record_in(&found, *event))?;
+    run(&context, &found, &launch)?;
+    at_end.iter().try_for_each(|event| super::event::record_in(&found, *event))
 }
 
 entry_points! {
@@ -275,16 +276,7 @@ entry_points! {
         if !extra.is_absent() {
             return Err(Code::NOT_SUPPORTED);
         }
-        launch(function, [grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_memory], stream, &arguments)
-    }
-
-    fn cuLaunchKernelEx(config: In<LaunchConfig>, function: usize, arguments: In<*const u8>, extra: In<usize>) {
-        if !extra.is_absent() {
-            return Err(Code::NOT_SUPPORTED);
-        }
-        let config = config.get()?;
-        let ([x, y, z], [width, height, depth]) = (config.grid, config.block);
-        launch(function, [x, y, z, width, height, depth, config.shared_memory], config.stream, &arguments)
+        launch(function, [grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_memory], stream, &arguments, [&[], &[]])
     }
 
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(

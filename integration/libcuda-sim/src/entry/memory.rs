@@ -53,7 +53,7 @@ fn allocate_host(size: usize, flags: c_uint) -> Outcome<usize> {
 
 /// What a pointer is said to point to.
 pub(super) fn memory_type(owner: Owner) -> u32 {
-    if matches!(owner, Owner::Host { .. } | Owner::Registered) { HOST_MEMORY } else { DEVICE_MEMORY }
+    if matches!(owner, Owner::Host { .. } | Owner::Registered { .. }) { HOST_MEMORY } else { DEVICE_MEMORY }
 }
 
 entry_points! {
@@ -158,7 +158,8 @@ entry_points! {
         if address == 0 || size == 0 || (address..end).step_by(4096).any(|at| tables.ranges.find(at).is_some()) {
             return Err(Code::INVALID_VALUE);
         }
-        tables.ranges.0.insert(address, Range { size, owner: Owner::Registered, device: context.device });
+        let owner = Owner::Registered { context: context.handle };
+        tables.ranges.0.insert(address, Range { size, owner, device: context.device });
         Ok(())
     }
 
@@ -166,7 +167,7 @@ entry_points! {
         let (driver, _) = current()?;
         let mut tables = driver.tables();
         match tables.ranges.0.get(&address) {
-            Some(range) if range.owner == Owner::Registered => {}
+            Some(Range { owner: Owner::Registered { .. }, .. }) => {}
             _ => return Err(Code::HOST_MEMORY_NOT_REGISTERED),
         }
         tables.ranges.0.remove(&address);

@@ -2,6 +2,7 @@
 
 mod array;
 pub(crate) mod capture;
+mod configured;
 mod context;
 mod device;
 mod event;
@@ -11,6 +12,7 @@ mod ipc;
 mod launch;
 mod library;
 mod memory;
+mod peer;
 mod per_thread;
 mod pointer;
 mod pool;
@@ -44,6 +46,7 @@ fn address(name: &str) -> Option<*const c_void> {
         let tables = [
             array::table(),
             capture::table(),
+            configured::table(),
             context::table(),
             device::table(),
             event::table(),
@@ -53,6 +56,7 @@ fn address(name: &str) -> Option<*const c_void> {
             launch::table(),
             library::table(),
             memory::table(),
+            peer::table(),
             per_thread::table(),
             pointer::table(),
             pool::table(),

@@ -15,7 +15,7 @@ macro_rules! on_own_stream {
 }
 
 /// The stream that is meant.
-fn own(stream: usize) -> usize {
+pub(super) fn own(stream: usize) -> usize {
     if stream == NULL_STREAM { PER_THREAD } else { stream }
 }
 

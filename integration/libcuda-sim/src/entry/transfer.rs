@@ -2,7 +2,7 @@
 
 mod words;
 
-pub(super) use words::{copy_of_words, fill_of_words};
+pub(super) use words::{copy_of_words, fill_of_words, words_of_copy};
 
 use crate::abi::{In, entry_points};
 use crate::allocations::{self, Ranges};
@@ -14,7 +14,7 @@ use crate::graphs::Task;
 use crate::stream::NULL_STREAM;
 use std::ffi::{c_uchar, c_uint};
 use std::sync::{Arc, Mutex, PoisonError};
-use words::{copy_rows, value_of, words_of_copy};
+use words::{copy_rows, value_of};
 
 /// Which sides of a copy are device memory.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -63,9 +63,15 @@ functions! {
     cuInit(flags: u32);
     cuDeviceGetCount(count: *mut i32);
     cuDevicePrimaryCtxRetain(context: *mut usize, device: i32);
+    cuDevicePrimaryCtxReset_v2(device: i32);
+    cuCtxCreate_v2(context: *mut usize, flags: u32, device: i32);
+    cuCtxDestroy_v2(context: usize);
+    cuCtxPopCurrent_v2(context: *mut usize);
     cuCtxSetCurrent(context: usize);
     cuCtxSynchronize();
     cuCtxSynchronize_v2(context: usize);
+    cuCtxRecordEvent(context: usize, event: usize);
+    cuCtxWaitEvent(context: usize, event: usize);
     cuModuleLoadData(module: *mut usize, image: *const c_char);
     cuModuleUnload(module: usize);
     cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char);
@@ -91,6 +97,7 @@ functions! {
     cuEventRecord(event: usize, stream: usize);
     cuEventRecord_ptsz(event: usize, stream: usize);
     cuEventQuery(event: usize);
+    cuEventElapsedTime(milliseconds: *mut f32, from: usize, to: usize);
     cuEventSynchronize(event: usize);
     cuMemAlloc_v2(address: *mut usize, size: usize);
     cuMemAllocAsync(address: *mut usize, size: usize, stream: usize);
@@ -126,6 +133,12 @@ functions! {
     cuMemcpy_ptds(to: usize, from: usize, size: usize);
     cuMemcpyAsync(to: usize, from: usize, size: usize, stream: usize);
     cuMemcpyAsync_ptsz(to: usize, from: usize, size: usize, stream: usize);
+    cuMemcpyBatchAsync_v2(
+        to: *const usize, from: *const usize, sizes: *const usize, count: usize, attributes: *const u32,
+        first: *const usize, attribute_count: usize, stream: usize
+    );
+    cuMemcpy3DPeer(copy: *const u64);
+    cuMemcpyPeer(to: usize, to_context: usize, from: usize, from_context: usize, size: usize);
     cuMemcpyHtoD_v2(to: usize, from: usize, size: usize);
     cuMemcpyHtoD_v2_ptds(to: usize, from: usize, size: usize);
     cuMemcpyDtoH_v2(to: usize, from: usize, size: usize);
@@ -150,6 +163,8 @@ functions! {
         function: usize, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
         stream: usize, arguments: *mut *mut c_void, extra: usize
     );
+    cuLaunchKernelEx(config: usize, function: usize, arguments: *mut *mut c_void, extra: usize);
+    cuLaunchKernelEx_ptsz(config: usize, function: usize, arguments: *mut *mut c_void, extra: usize);
     cuLaunchHostFunc(stream: usize, function: HostFunction, data: usize);
     cuLaunchHostFunc_ptsz(stream: usize, function: HostFunction, data: usize);
     cuGraphCreate(graph: *mut usize, flags: u32);
@@ -222,6 +237,11 @@ pub(super) fn recovered() -> Option<Recovered> {
     // SAFETY: there is as much room as is said.
     unsafe { ask(&raw mut recovered, size_of::<Recovered>()) };
     Some(recovered)
+}
+
+/// Whether there was any recovery in this process.
+pub(super) fn has_recovered() -> bool {
+    recovered().is_some_and(|recovered| recovered.count > 0)
 }
 
 /// Bytes before the reason in what the library says, of it, and from it to the way in which the recovery was made.

@@ -1,26 +1,19 @@
-//! What all programs of a process share: contexts, kernels, a page of words for kernels that wait; and how faults of
-//! neighbours are brought about.
+//! What all programs of a process share: contexts, kernels, pages of words for kernels that wait.
 
 use super::api::{self, Answer, Api, Failed};
 use super::machine::write_word;
 use super::program::Program;
 use std::ffi::CStr;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
 
 pub(in crate::programs) const KERNELS: &str = concat!(include_str!("kernels.ptx"), "\0");
-/// What the simulated kernel takes for a neighbour that has ended well.
-pub(super) const NO_NEIGHBOUR: u32 = u32::MAX;
-/// How long a neighbour's fault may take to arrive here.
-const ARRIVAL: Duration = Duration::from_millis(1000);
-/// How long the simulated one may.
-const SIMULATED_ARRIVAL: Duration = Duration::from_millis(50);
-/// Between two looks.
-const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
 /// Between two looks at the kernel's ticks, of 10 ms each.
 const BETWEEN_TICKS: Duration = Duration::from_millis(2);
 /// How often a call is made of which the error is none of a program's.
 const TRIES: usize = 8;
+/// Bytes of a page.
+const PAGE: usize = 4096;
 /// Most devices that are used.
 pub(super) const MOST_DEVICES: i32 = 2;
 
@@ -45,14 +38,46 @@ struct Device {
     kernels: Kernels,
     /// Where the simulated neighbour is waited for.
     fate: usize,
+    /// Words of host memory.
+    page: usize,
+    /// How often it was reset.
+    resets: u32,
+}
+
+impl Device {
+    /// A device's context, current from now on, and what all programs need there.
+    fn new(api: &Api, ordinal: i32) -> Answer<Self> {
+        let (mut context, mut module, mut fate, mut page) = (0, 0, 0, 0);
+        api.cuDevicePrimaryCtxRetain(&raw mut context, ordinal)?;
+        api.cuCtxSetCurrent(context)?;
+        api.cuModuleLoadData(&raw mut module, KERNELS.as_ptr().cast())?;
+        let function = |name: &CStr| {
+            let mut function = 0;
+            api.cuModuleGetFunction(&raw mut function, module, name.as_ptr()).map(|()| function)
+        };
+        let kernels = Kernels {
+            mix: function(c"mix")?,
+            look: function(c"look")?,
+            paint: function(c"paint")?,
+            hold: function(c"hold")?,
+            oob: function(c"oob")?,
+            misaligned: function(c"misaligned")?,
+            trap: function(c"trap")?,
+            neighbour: function(c"neighbour")?,
+        };
+        api.cuStreamCreate(&raw mut fate, 1)?;
+        api.cuMemHostAlloc(&raw mut page, PAGE, 1)?;
+        (0..PAGE / 4).for_each(|word| write_word(page + word * 4, 0));
+        Ok(Self { context, kernels, fate, page, resets: 0 })
+    }
 }
 
 /// What all programs share.
 #[derive(Debug)]
 pub(super) struct Base {
     pub(super) api: &'static Api,
-    devices: Vec<Device>,
-    page: usize,
+    /// In their order. They change where a program resets one.
+    devices: RwLock<Vec<Device>>,
 }
 
 /// The kernel's ticks.
@@ -73,7 +98,7 @@ pub(super) fn pause() {
 }
 
 /// Makes a call until it succeeds.
-fn settled(mut call: impl FnMut() -> Answer) -> Answer {
+pub(super) fn settled(mut call: impl FnMut() -> Answer) -> Answer {
     let mut answer = call();
     for _ in 1..TRIES {
         if answer.is_ok() {
@@ -91,61 +116,66 @@ impl Base {
         api.cuInit(0)?;
         let mut count = 0;
         api.cuDeviceGetCount(&raw mut count)?;
-        let mut devices = Vec::new();
-        let mut page = 0;
-        for ordinal in 0..count.min(most).min(MOST_DEVICES) {
-            let (mut context, mut module, mut fate) = (0, 0, 0);
-            api.cuDevicePrimaryCtxRetain(&raw mut context, ordinal)?;
-            api.cuCtxSetCurrent(context)?;
-            api.cuModuleLoadData(&raw mut module, KERNELS.as_ptr().cast())?;
-            let function = |name: &CStr| {
-                let mut function = 0;
-                api.cuModuleGetFunction(&raw mut function, module, name.as_ptr()).map(|()| function)
-            };
-            let kernels = Kernels {
-                mix: function(c"mix")?,
-                look: function(c"look")?,
-                paint: function(c"paint")?,
-                hold: function(c"hold")?,
-                oob: function(c"oob")?,
-                misaligned: function(c"misaligned")?,
-                trap: function(c"trap")?,
-                neighbour: function(c"neighbour")?,
-            };
-            api.cuStreamCreate(&raw mut fate, 1)?;
-            devices.push(Device { context, kernels, fate });
-            if page == 0 {
-                api.cuMemHostAlloc(&raw mut page, 4096, 1)?;
-            }
-        }
-        Ok(Self { api, devices, page })
+        let ordinals = 0..count.min(most).min(MOST_DEVICES);
+        let devices = ordinals.map(|ordinal| Device::new(api, ordinal)).collect::<Answer<Vec<Device>>>()?;
+        Ok(Self { api, devices: RwLock::new(devices) })
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Vec<Device>) -> T) -> T {
+        work(&mut self.devices.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn device(&self, device: u8) -> Device {
+        self.devices.read().unwrap_or_else(PoisonError::into_inner)[usize::from(device)]
+    }
+
+    /// What all programs need on a device, after its context was reset.
+    pub(super) fn make_again(&self, device: u8) -> Answer {
+        let made = Device::new(self.api, device.into())?;
+        self.with(|devices| {
+            let of = &mut devices[usize::from(device)];
+            *of = Device { resets: of.resets + 1, ..made };
+        });
+        Ok(())
     }
 
     pub(super) fn devices(&self) -> u8 {
-        u8::try_from(self.devices.len()).unwrap_or(1)
+        self.with(|devices| u8::try_from(devices.len()).unwrap_or(1))
     }
 
     pub(super) fn context(&self, device: u8) -> usize {
-        self.devices[usize::from(device)].context
+        self.device(device).context
     }
 
-    pub(super) fn kernels(&self, device: u8) -> &Kernels {
-        &self.devices[usize::from(device)].kernels
+    /// How often a device's context was reset.
+    pub(super) fn resets(&self, device: u8) -> u32 {
+        self.device(device).resets
     }
 
-    /// Address of the word that releases the hold with this index.
-    pub(super) fn hold(&self, at: usize) -> usize {
-        self.page + at * 4
+    pub(super) fn kernels(&self, device: u8) -> Kernels {
+        self.device(device).kernels
+    }
+
+    /// Address on a device of the word that releases the hold with this index.
+    pub(super) fn hold(&self, device: u8, at: usize) -> usize {
+        self.device(device).page + at * 4
+    }
+
+    /// Releases the hold with this index, wherever it is.
+    pub(super) fn release(&self, at: usize) {
+        (0..self.devices()).for_each(|device| write_word(self.hold(device, at), 1));
     }
 
     /// Address of a device's two words for a neighbour.
-    fn words(&self, device: u8) -> usize {
-        self.page + Program::MOST * 4 + usize::from(device) * 64
+    pub(super) fn words(&self, device: u8) -> usize {
+        self.hold(device, Program::MOST)
     }
 
     /// Nothing is held, and no neighbour does wrong.
     pub(super) fn begin(&self) {
-        (0..1024).for_each(|word| write_word(self.page + word * 4, 0));
+        for device in 0..self.devices() {
+            (0..PAGE / 4).for_each(|word| write_word(self.hold(device, word), 0));
+        }
     }
 
     /// Loads the kernel that fails an assertion, which needs a variable, into the current context: module and function.
@@ -158,9 +188,9 @@ impl Base {
 
     /// Waits on this thread until all is done and told.
     pub(super) fn settle(&self) -> Answer {
-        self.devices.iter().try_for_each(|device| {
+        (0..self.devices()).try_for_each(|device| {
             settled(|| {
-                self.api.cuCtxSetCurrent(device.context)?;
+                self.api.cuCtxSetCurrent(self.context(device))?;
                 self.api.cuCtxSynchronize()
             })
         })
@@ -173,98 +203,14 @@ impl Base {
         Ok(())
     }
 
-    fn neighbour(&self, device: u8) -> Answer {
-        let Device { context, kernels, fate } = self.devices[usize::from(device)];
-        self.api.cuCtxSetCurrent(context)?;
+    /// Puts a simulated neighbour beside a device.
+    pub(super) fn neighbour(&self, device: u8) -> Answer {
         let word = self.words(device) as u64;
+        let Device { context, kernels, fate, .. } = self.device(device);
+        self.api.cuCtxSetCurrent(context)?;
         let mut arguments = [std::ptr::from_ref(&word).cast_mut().cast()];
         let place = arguments.as_mut_ptr();
         self.api.cuLaunchKernel(kernels.neighbour, 1, 1, 1, 1, 1, 1, 0, fate, place, 0)?;
         self.api.cuStreamSynchronize(fate)
     }
-}
-
-/// Who brings neighbours' faults about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Neighbours {
-    /// The simulated driver, by a kernel that tells it to.
-    Simulated,
-    /// A program: `mps-aggressor`.
-    Program(String),
-}
-
-/// Neighbours of one run.
-#[derive(Debug)]
-pub(super) struct Fate {
-    neighbours: Neighbours,
-    /// At which recovery a simulated neighbour was put beside each device.
-    ready: [Option<u64>; 2],
-}
-
-fn count() -> u64 {
-    api::recovered().map_or(0, |recovered| recovered.count)
-}
-
-impl Fate {
-    pub(super) fn new(neighbours: Neighbours) -> Self {
-        Self { neighbours, ready: [None; 2] }
-    }
-
-    /// Puts a neighbour beside a device, before the program begins.
-    pub(super) fn prepare(&mut self, base: &Base, device: u8) {
-        if self.neighbours == Neighbours::Simulated {
-            write_word(base.words(device), 0);
-            write_word(base.words(device) + 4, 0);
-            // On a thread of its own: none of the program's has to do with it.
-            let ready = std::thread::scope(|scope| scope.spawn(|| settled(|| base.neighbour(device))).join());
-            self.ready[usize::from(device)] = matches!(ready, Ok(Ok(()))).then(count);
-        }
-    }
-
-    /// The neighbour does wrong.
-    pub(super) fn strike(&mut self, base: &Base, device: u8, code: u32) {
-        let before = count();
-        match &self.neighbours {
-            Neighbours::Simulated => {
-                if self.ready[usize::from(device)] != Some(before) {
-                    self.prepare(base, device);
-                }
-                self.ready[usize::from(device)] = None;
-                write_word(base.words(device), code);
-                wait(SIMULATED_ARRIVAL, || read_word(base.words(device) + 4) != 0);
-            }
-            Neighbours::Program(path) => {
-                let kind = match code {
-                    716 => "misaligned",
-                    719 => "trap",
-                    _ => "oob",
-                };
-                let mut command = Command::new(path);
-                command.arg(kind).args(["--device", &device.to_string()]).env_remove("LD_PRELOAD");
-                // Its end is an error, as it should be; one that can't begin is a program without a neighbour.
-                let _ended = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-                wait(ARRIVAL, || count() != before);
-            }
-        }
-    }
-
-    /// No neighbour does wrong any more.
-    pub(super) fn cancel(&mut self, base: &Base, word: u32) {
-        for device in (0..base.devices()).filter(|device| self.ready[usize::from(*device)].is_some()) {
-            write_word(base.words(device), word);
-        }
-    }
-}
-
-fn wait(longest: Duration, is_there: impl Fn() -> bool) {
-    let end = Instant::now() + longest;
-    while !is_there() && Instant::now() < end {
-        std::thread::park_timeout(BETWEEN_LOOKS);
-    }
-}
-
-#[expect(unsafe_code, reason = "a word of a page that the driver writes, too")]
-fn read_word(address: usize) -> u32 {
-    // SAFETY: the page is never freed.
-    unsafe { std::ptr::with_exposed_provenance::<u32>(address).read_volatile() }
 }

@@ -1,6 +1,6 @@
 //! Programs that have shown a mistake, each by name. None may show it again.
 
-use super::program::{CELLS, Memory, Op, Place, Program, Queue, What, Wrong};
+use super::program::{CELLS, Memory, Node, Op, Place, Program, Queue, What, Wrong};
 
 /// A program that has shown a mistake.
 #[derive(Debug, Clone)]
@@ -33,6 +33,7 @@ const TABLE: &[Row] = &[
     ("what one device has done is lost with the other one's context", one_device_after_the_other),
     ("what was lost and told is lost again with another device's context", told_before),
     ("a thread is not told of what the one that has begun it was not told of", begun_by_untold),
+    ("a graph whose kernels have ended with their context is in a recovery's way", graph_of_reset),
 ];
 
 /// All of them.
@@ -106,12 +107,12 @@ fn own_streams() -> Program {
 
 fn event_handle() -> Program {
     let mut ops = two_blocks(0);
-    ops.extend([stream(0, 0), (0, What::MakeEvent { event: 0, device: 0 })]);
+    ops.extend([stream(0, 0), (0, What::MakeEvent { event: 0, device: 0, is_timeless: false })]);
     ops.extend(busy(0, A));
     ops.extend([
         (0, What::Record { event: 0, on: A }),
         (0, What::EndEvent { event: 0 }),
-        (0, What::MakeEvent { event: 0, device: 0 }),
+        (0, What::MakeEvent { event: 0, device: 0, is_timeless: false }),
         (0, What::SyncEvent { event: 0 }),
         neighbour(0),
     ]);
@@ -146,7 +147,7 @@ fn stream_handle() -> Program {
 
 fn late_consumer() -> Program {
     let mut ops = two_blocks(0);
-    ops.extend([stream(0, 0), stream(1, 0), (0, What::MakeEvent { event: 0, device: 0 })]);
+    ops.extend([stream(0, 0), stream(1, 0), (0, What::MakeEvent { event: 0, device: 0, is_timeless: false })]);
     ops.extend(busy(0, A));
     ops.extend([
         (0, What::Record { event: 0, on: A }),
@@ -173,7 +174,7 @@ fn told_by(last: What, before: Vec<(u8, What)>) -> Program {
 }
 
 fn told_by_end_of_event() -> Program {
-    told_by(What::EndEvent { event: 0 }, vec![(0, What::MakeEvent { event: 0, device: 0 })])
+    told_by(What::EndEvent { event: 0 }, vec![(0, What::MakeEvent { event: 0, device: 0, is_timeless: false })])
 }
 
 fn told_by_free() -> Program {
@@ -304,6 +305,15 @@ fn begun_by_untold() -> Program {
         (3, What::AskStream { on: Queue::Own(0) }),
         (3, What::ReadAll),
     ]);
+    program(ops)
+}
+
+/// The other device's fault is met by the new context.
+fn graph_of_reset() -> Program {
+    let mut ops = two_blocks(0);
+    let mix = Node::Mix { to: all_of(0), from: all_of(1), cells: CELLS, key: 3 };
+    let graph = What::MakeGraph { graph: 0, stream: 0, is_captured: true, nodes: vec![mix] };
+    ops.extend([stream(0, 0), (0, graph), neighbour(1), (0, What::Reset { device: 0 })]);
     program(ops)
 }
 

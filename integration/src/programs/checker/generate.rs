@@ -2,11 +2,15 @@
 
 use super::plan::Planner;
 use super::program::{
-    BLOCKS, CELLS, EVENTS, GRAPHS, LATE, Memory, Node, Op, Place, Program, Queue, Random, STREAMS, THREADS, What, Wrong,
+    BLOCKS, CELLS, Copying, EVENTS, GRAPHS, LATE, Memory, Node, Op, Place, Program, Queue, STREAMS, THREADS, What,
+    Wrong,
 };
+use super::random::Random;
 
 /// Operations of a program, at least and at most.
 const LENGTHS: [u8; 2] = [24, 120];
+/// Of so many times each operation has its share.
+const ALL: u8 = 142;
 /// How often another operation is tried.
 const TRIES: usize = 6;
 /// Errors by which a neighbour's faults are seen.
@@ -29,13 +33,15 @@ pub(super) struct Generator {
     has_modules: bool,
     /// The program has threads' own default streams.
     has_own: bool,
+    /// The program resets contexts, after which it has less to compare.
+    has_resets: bool,
 }
 
 /// The program of a seed.
 pub(super) fn program(seed: u64, devices: u8, faults: Faults) -> Program {
     let mut random = Random::new(seed);
-    let (has_modules, has_own) = (random.in_hundred(35), random.in_hundred(70));
-    Generator { random, devices, faults, has_modules, has_own }.program()
+    let (has_modules, has_own, has_resets) = (random.in_hundred(35), random.in_hundred(70), random.in_hundred(30));
+    Generator { random, devices, faults, has_modules, has_own, has_resets }.program()
 }
 
 impl Generator {
@@ -111,7 +117,7 @@ impl Generator {
             push(What::MakeStream { stream, device: self.device(), is_blocking: self.random.in_hundred(50) });
         }
         for event in 0..self.random.below(EVENTS) {
-            push(What::MakeEvent { event, device: self.device() });
+            push(What::MakeEvent { event, device: self.device(), is_timeless: self.random.in_hundred(40) });
         }
         for block in 0..3 + self.random.below(BLOCKS - 3) {
             let (device, memory) = (self.device(), self.memory());
@@ -164,6 +170,10 @@ impl Generator {
         Place { block: self.random.below(BLOCKS), first: self.random.below(CELLS + 1 - cells) }
     }
 
+    fn event_or_none(&mut self) -> Option<u8> {
+        self.random.in_hundred(40).then(|| self.random.below(EVENTS))
+    }
+
     fn node(&mut self) -> Node {
         let cells = 1 + self.random.below(CELLS);
         let (to, from, key) = (self.place(cells), self.place(cells), self.key());
@@ -191,10 +201,10 @@ impl Generator {
         let (to, from, key, on) = (self.place(cells), self.place(cells), self.key(), self.queue());
         let (event, stream, block) = (self.random.below(EVENTS), self.random.below(STREAMS), self.random.below(BLOCKS));
         let (graph, device) = (self.random.below(GRAPHS), self.device());
-        match self.random.below(100) {
+        match self.random.below(ALL) {
             0..3 => What::MakeStream { stream, device, is_blocking: self.random.in_hundred(50) },
             3 | 4 => What::EndStream { stream },
-            5..8 => What::MakeEvent { event, device },
+            5..8 => What::MakeEvent { event, device, is_timeless: self.random.in_hundred(40) },
             8..10 => What::EndEvent { event },
             10..15 => What::Record { event, on },
             15..19 => What::Await { event, on },
@@ -235,7 +245,29 @@ impl Generator {
             93 => What::EndGraph { graph },
             94..97 => What::HandOver { to: self.random.below(THREADS) },
             97 | 98 => What::Rest,
-            _ => What::ReadAll,
+            99 => What::ReadAll,
+            100..105 | 127..130 => {
+                let (ended, begun) = (self.event_or_none(), self.event_or_none());
+                What::MixBesides { to, from, cells, key, on, ended, begun, is_early: self.random.in_hundred(40) }
+            }
+            105..107 => What::RecordAll { event, is_away: self.random.in_hundred(30) },
+            107..110 => What::AwaitAll { event, is_away: self.random.in_hundred(30) },
+            110..112 if self.has_resets => What::Reset { device },
+            // In its place the program has new memory more often, as behind a reset.
+            110..112 => What::Allocate { block, device, memory: self.memory() },
+            112 => What::Further { device },
+            113..117 | 119..127 => {
+                // The more it is, the more often it is left out.
+                let copies =
+                    (0..1 + self.random.below(2)).map(|_| Copying { to: self.place(1), from: self.place(1), cells: 1 });
+                What::Batch { copies: copies.collect(), stream }
+            }
+            117 | 118 => What::PeerCopy { to, from, cells },
+            _ => {
+                // Two that have both come are rare.
+                let to = if self.random.in_hundred(50) { event } else { self.random.below(EVENTS) };
+                What::AskTime { from: event, to }
+            }
         }
     }
 }

@@ -23,6 +23,8 @@
 //! 5. A call fails although the library has said of all recoveries that this thread was not told of yet that nothing was
 //!    lost; or it fails again and again; or there was no recovery, and nothing in the program is in the way of one.
 //!
+//! But a time between events that were recorded before a recovery is there no longer, whatever was lost.
+//!
 //! All of it holds for every moment at which the fault may strike: what is told as lost and was done in fact is no
 //! mistake, only a loss of comfort, and is counted.
 
@@ -30,6 +32,9 @@ use super::api::{self, Failed, Recovered};
 use super::plan::{Ops, Plan, Step};
 use super::program::{CELL, Memory, THREADS};
 use std::fmt;
+
+/// `CUDA_ERROR_INVALID_HANDLE`.
+const INVALID_HANDLE: u32 = 400;
 
 /// The bytes of a cell.
 pub(super) type Bytes = [u8; CELL];
@@ -199,6 +204,15 @@ impl Judge {
         }
         self.told[usize::from(thread)] = self.now();
         Ok(())
+    }
+
+    /// A thread was told by a call that may fail after any recovery.
+    pub(super) fn is_told(&mut self, thread: u8, failed: Failed) {
+        // This one says that there is no such time, and nothing of what was lost.
+        if failed.code != INVALID_HANDLE {
+            self.errors += 1;
+            self.told[usize::from(thread)] = self.now();
+        }
     }
 
     /// An operation has succeeded.

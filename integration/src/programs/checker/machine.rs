@@ -1,28 +1,38 @@
 //! A run of a program: what it has, and its operations as calls of the driver, tried again after an error as programs do.
 
 mod arrays;
+mod copies;
 mod host;
+mod launches;
 mod memory;
 mod perform;
+mod resets;
 
 pub(super) use host::{call_data, mix_on_host, write_word};
 pub(super) use memory::Block;
 
 use super::api::{Answer, Api, Failed};
-use super::base::{Base, Fate, NO_NEIGHBOUR};
+use super::base::Base;
+use super::fate::{Fate, NO_NEIGHBOUR};
 use super::graphs::Made;
 use super::judge::{Bytes, Judge, Wrong as Mistake};
 use super::plan::{Plan, Step};
 use super::program::{BLOCKS, CELL, EVENTS, GRAPHS, LATE, Place, Program, Queue, STREAMS, What};
 use std::cell::Cell;
-use std::ffi::c_void;
 
 /// How often a call is made that fails.
 const TRIES: u32 = 4;
 
 thread_local! {
-    /// The device whose context is current.
-    static CURRENT: Cell<Option<u8>> = const { Cell::new(None) };
+    /// The device whose context is current, and how often it had been reset then.
+    static CURRENT: Cell<Option<(u8, u32)>> = const { Cell::new(None) };
+}
+
+/// An event with its device.
+#[derive(Debug, Clone, Copy)]
+struct Event {
+    handle: usize,
+    device: u8,
 }
 
 /// A stream with its device.
@@ -48,13 +58,17 @@ pub(super) struct Machine<'a> {
     pub(super) used: Vec<Used>,
     pub(super) done: usize,
     streams: [Option<Stream>; STREAMS as usize],
-    events: [Option<usize>; EVENTS as usize],
+    events: [Option<Event>; EVENTS as usize],
+    /// How many recoveries there had been when each was recorded.
+    recorded: [usize; EVENTS as usize],
     pub(super) blocks: [Option<Block>; BLOCKS as usize],
     pub(super) graphs: [Option<Made>; GRAPHS as usize],
     /// The module with the kernel that fails an assertion, by device.
     asserting: [Option<usize>; 2],
     /// When the late thread begins, and whose child it is.
     birth: Option<(usize, u8)>,
+    /// The device whose context was reset and is not there again.
+    reset: Option<u8>,
 }
 
 fn none() -> Failed {
@@ -82,10 +96,12 @@ impl<'a> Machine<'a> {
             done: 0,
             streams: [None; STREAMS as usize],
             events: [None; EVENTS as usize],
+            recorded: [0; EVENTS as usize],
             blocks: [const { None }; BLOCKS as usize],
             graphs: [const { None }; GRAPHS as usize],
             asserting: [None; 2],
             birth: program.birth(),
+            reset: None,
         }
     }
 
@@ -97,7 +113,7 @@ impl<'a> Machine<'a> {
         }
         let Some(step) = &plan.steps[at] else { return Ok(()) };
         let op = &program.ops[at];
-        step.releases.iter().for_each(|hold| write_word(self.base.hold(*hold), 1));
+        step.releases.iter().for_each(|hold| self.base.release(*hold));
         if op.what.is_fault() && self.expected.is_none() {
             return self.stand_in(&op.what, step.device).map_err(Mistake::Undisturbed);
         }
@@ -124,14 +140,20 @@ impl<'a> Machine<'a> {
             if self.judge.is_refused() {
                 return Err(Mistake::Refused(failed, super::api::reason()));
             }
+            if self.has_no_time_any_more(&op.what) {
+                self.judge.is_told(op.thread, failed);
+                return Ok(());
+            }
             self.judge.failed(op.thread, failed, op.what.is_ignored())?;
             if op.what.is_ignored() {
                 return Ok(());
             }
             if attempt == TRIES {
                 // An event of lost work may stay lost until it is recorded again.
-                let is_of_event =
-                    matches!(op.what, What::Await { .. } | What::SyncEvent { .. } | What::AskEvent { .. });
+                let is_of_event = matches!(
+                    op.what,
+                    What::Await { .. } | What::AwaitAll { .. } | What::SyncEvent { .. } | What::AskEvent { .. }
+                );
                 self.judge.given_up(step);
                 return if is_of_event { Ok(()) } else { Err(Mistake::Persistent(failed)) };
             }
@@ -139,11 +161,17 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
+    /// Whether this asks for a time since an event that was recorded before a recovery: it is as if it never had been.
+    fn has_no_time_any_more(&self, what: &What) -> bool {
+        let What::AskTime { from, to } = what else { return false };
+        [from, to].iter().any(|event| self.recorded[usize::from(**event)] < self.judge.recoveries.len())
+    }
+
     /// In the undisturbed run a kernel that does nothing is in a fault's place, since it orders what comes after it.
     fn stand_in(&self, fault: &What, device: u8) -> Answer {
         let What::Fault { on, .. } = fault else { return Ok(()) };
         self.enter(device)?;
-        let nowhere = self.base.hold(0) as u64;
+        let nowhere = self.base.hold(device, 0) as u64;
         self.launch(self.base.kernels(device).mix, *on, &[nowhere, nowhere, 0, 0])
     }
 
@@ -163,11 +191,17 @@ impl<'a> Machine<'a> {
 
     /// Makes a device's context current on this thread.
     fn enter(&self, device: u8) -> Answer {
-        if CURRENT.get() != Some(device) {
+        let wanted = Some((device, self.base.resets(device)));
+        if CURRENT.get() != wanted {
             self.api.cuCtxSetCurrent(self.base.context(device))?;
-            CURRENT.set(Some(device));
+            CURRENT.set(wanted);
         }
         Ok(())
+    }
+
+    /// Makes another device's context current, if that is wanted.
+    fn be_away(&self, device: u8, is_away: bool) -> Answer {
+        if is_away { self.enter((device + 1) % self.base.devices()) } else { Ok(()) }
     }
 
     /// Whether the functions for threads' own default streams are meant, and the handle.
@@ -182,7 +216,7 @@ impl<'a> Machine<'a> {
     }
 
     fn event(&self, event: u8) -> Answer<usize> {
-        self.events[usize::from(event)].ok_or(none())
+        Ok(self.events[usize::from(event)].ok_or(none())?.handle)
     }
 
     pub(super) fn block(&self, block: u8) -> Answer<&Block> {
@@ -209,25 +243,9 @@ impl<'a> Machine<'a> {
         Ok(self.block(place.block)?.memory.is_host())
     }
 
-    pub(super) fn launch(&self, function: usize, on: Queue, arguments: &[u64]) -> Answer {
-        let (is_own, stream) = self.on(on)?;
-        self.launch_in(function, is_own, stream, arguments)
-    }
-
-    pub(super) fn launch_in(&self, function: usize, is_own: bool, stream: usize, arguments: &[u64]) -> Answer {
-        let mut places: Vec<*mut c_void> =
-            arguments.iter().map(|argument| std::ptr::from_ref(argument).cast_mut().cast()).collect();
-        let places = places.as_mut_ptr();
-        if is_own {
-            self.api.cuLaunchKernel_ptsz(function, 1, 1, 1, 32, 1, 1, 0, stream, places, 0)
-        } else {
-            self.api.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, places, 0)
-        }
-    }
-
     /// Ends everything that is left; errors are dropped, and told of to nobody.
     pub(super) fn tidy_up(&mut self) {
-        (0..Program::MOST).for_each(|hold| write_word(self.base.hold(hold), 1));
+        (0..Program::MOST).for_each(|hold| self.base.release(hold));
         if let Some(fate) = &mut self.fate {
             fate.cancel(self.base, NO_NEIGHBOUR);
         }
@@ -252,7 +270,7 @@ impl<'a> Machine<'a> {
         }
         for event in &mut self.events {
             if let Some(event) = event.take() {
-                let _ended = self.api.cuEventDestroy_v2(event);
+                let _ended = self.api.cuEventDestroy_v2(event.handle);
             }
         }
         let blocks: Vec<Block> = self.blocks.iter_mut().filter_map(Option::take).collect();

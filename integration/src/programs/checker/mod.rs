@@ -3,7 +3,7 @@
 //! ```text
 //! mps-checker [--operations N] [--seconds N] [--seed N] [--jobs N] [--most-found N] [--shrinkings N] [--save FOLDER] [--each N]
 //! mps-checker --cases
-//! mps-checker --program FILE
+//! mps-checker --program FILE [--times N]
 //! each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM] [--at-step NAME|any]
 //! ```
 //! It makes random programs, or takes those that are kept, or one that is given as JSON.
@@ -29,6 +29,7 @@ mod base;
 pub(super) use base::KERNELS;
 mod cases;
 mod crash;
+mod fate;
 mod generate;
 mod graphs;
 mod judge;
@@ -36,6 +37,7 @@ mod machine;
 mod options;
 mod plan;
 mod program;
+mod random;
 mod run;
 mod search;
 mod shrink;

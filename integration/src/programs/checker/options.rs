@@ -1,6 +1,6 @@
 //! What the checker is asked for, and what its processes are told of that.
 
-use super::base::Neighbours;
+use super::fate::Neighbours;
 use super::generate::Faults;
 use super::steps;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ const BATCH: u64 = 40;
 /// Candidates that are tried for a shorter counterexample.
 const SHRINKINGS: usize = 400;
 pub(super) const USAGE: &str = "mps-checker [--operations N] [--seconds N] [--seed N] [--jobs N] [--most-found N] [--shrinkings N] \
-                     [--save FOLDER] [--each N] | --cases | --program FILE; each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM] \
+                     [--save FOLDER] [--each N] | --cases | --program FILE [--times N]; each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM] \
                      [--at-step NAME|any]";
 
 #[derive(Debug, Clone)]
@@ -27,6 +27,8 @@ pub(super) struct Options {
     /// Programs of a process.
     pub(super) each: u64,
     pub(super) program: Option<PathBuf>,
+    /// How often that is run, in one process.
+    pub(super) times: u32,
     pub(super) has_cases: bool,
     pub(super) devices: u8,
     pub(super) faults: Faults,
@@ -47,6 +49,7 @@ impl Options {
             batch: None,
             each: BATCH,
             program: None,
+            times: 1,
             has_cases: false,
             devices: 2,
             faults: Faults { own: true, neighbours: true },
@@ -65,6 +68,7 @@ impl Options {
                 "--each" => options.each = arguments.next()?.parse().ok().filter(|count| *count > 0)?,
                 "--batch" => options.batch = Some(arguments.next()?.parse().ok()?),
                 "--program" => options.program = Some(arguments.next()?.into()),
+                "--times" => options.times = arguments.next()?.parse().ok()?,
                 "--cases" => options.has_cases = true,
                 "--devices" => options.devices = arguments.next()?.parse().ok()?,
                 "--faults" => {

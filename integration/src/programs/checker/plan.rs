@@ -7,17 +7,19 @@
 //! there. The same sets tell what a wait proves to be done, and what a call that blocks must not wait for in vain:
 //! kernels that are held are released before.
 
+mod copies;
 mod graphs;
 mod memory;
 mod ops;
 mod order;
+mod resets;
 
 pub(super) use ops::{Ops, Step};
 
 use super::program::{BLOCKS, EVENTS, GRAPHS, LATE, Memory, Node, Op, Program, Queue, STREAMS, THREADS, What};
 use graphs::Graph;
 use memory::{Block, Cell};
-use order::{Name, Stream};
+use order::{Event, Name, Stream};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The plan as far as it is.
@@ -28,11 +30,13 @@ pub(super) struct Planner {
     known: [Ops; THREADS as usize],
     streams: BTreeMap<Name, Stream>,
     places: [Option<usize>; STREAMS as usize],
-    events: [Option<(u8, Option<Ops>)>; EVENTS as usize],
+    events: [Option<Event>; EVENTS as usize],
     blocks: [Option<Block>; BLOCKS as usize],
     graphs: [Option<Graph>; GRAPHS as usize],
     cells: Vec<Cell>,
     kinds: Vec<Memory>,
+    /// By device what all comes after that it is given from now on.
+    awaited: BTreeMap<u8, Ops>,
     /// Kernels that are held, with their devices.
     held: Vec<(usize, u8)>,
     /// Devices that a fault has met, whether anybody has noticed or not.
@@ -76,6 +80,7 @@ impl Planner {
             graphs: [const { None }; GRAPHS as usize],
             cells: Vec::new(),
             kinds: Vec::new(),
+            awaited: BTreeMap::new(),
             held: Vec::new(),
             struck: BTreeSet::new(),
             last: None,
@@ -116,7 +121,7 @@ impl Planner {
                 let device = self.has_device(*device)?;
                 let place = self.places.get_mut(usize::from(*stream)).filter(|place| place.is_none())?;
                 *place = Some(at);
-                let made = Stream { device, is_blocking: *is_blocking, before: Ops::default() };
+                let made = Stream::new(device, *is_blocking);
                 self.streams.insert(Name::Stream(at), made);
                 Some(Step { device, ..Step::default() })
             }
@@ -125,21 +130,29 @@ impl Planner {
                 self.places[usize::from(*stream)] = None;
                 Some(Step { device, ..Step::default() })
             }
-            What::MakeEvent { event, device } => {
+            What::MakeEvent { event, device, is_timeless } => {
                 let device = self.has_device(*device)?;
                 let place = self.events.get_mut(usize::from(*event)).filter(|place| place.is_none())?;
-                *place = Some((device, None));
+                *place = Some(Event { device, has_time: !is_timeless, behind: None });
                 Some(Step { device, ..Step::default() })
             }
             What::EndEvent { event } => {
-                let (device, _) = slot(&self.events, *event)?;
+                let Event { device, .. } = slot(&self.events, *event)?;
                 self.events[usize::from(*event)] = None;
                 Some(Step { device, ..Step::default() })
             }
             What::Record { event, on } => self.record(at, thread, *event, *on),
+            What::RecordAll { event, .. } => self.record_all(thread, *event),
+            What::AwaitAll { event, .. } => {
+                let Event { device, behind, .. } = slot(&self.events, *event)?;
+                let awaited = self.awaited.entry(device).or_default();
+                *awaited = awaited.with(&behind.unwrap_or_default());
+                Some(Step { device, ..Step::default() })
+            }
             What::Await { event, on } => self.wait_for(thread, *event, *on),
             What::SyncEvent { event } => self.look_at_event(thread, *event, true),
             What::AskEvent { event } => self.look_at_event(thread, *event, false),
+            What::AskTime { from, to } => self.ask_time(*from, *to),
             What::Allocate { block, device, memory } => self.allocate(*block, *device, *memory),
             What::Free { block } => self.free(at, thread, *block, None),
             What::FreeInOrder { block, on } => self.free(at, thread, *block, Some(*on)),
@@ -156,13 +169,21 @@ impl Planner {
                 let node = Node::Copy { to: *to, from: *from, cells: *cells };
                 self.work(at, thread, *on, &node, *is_async)
             }
+            What::Batch { copies, stream } => self.batch(at, thread, Queue::Stream(*stream), copies),
+            What::PeerCopy { to, from, cells } => self.peer_copy(at, thread, *to, *from, *cells),
             What::Set { to, cells, key, on, is_async } => {
                 let node = Node::Set { to: *to, cells: *cells, key: *key };
                 self.work(at, thread, *on, &node, *is_async)
             }
             What::Mix { to, from, cells, key, on } => {
                 let node = Node::Mix { to: *to, from: *from, cells: *cells, key: *key };
-                self.work(at, thread, *on, &node, true)
+                let step = self.work(at, thread, *on, &node, true);
+                self.is_kernel(at, thread, *on);
+                step
+            }
+            What::MixBesides { to, from, cells, key, on, ended, begun, is_early } => {
+                let node = Node::Mix { to: *to, from: *from, cells: *cells, key: *key };
+                self.launch_besides(at, thread, *on, &node, (*ended, *begun, *is_early))
             }
             What::Call { to, cells, key, on } => {
                 let node = Node::Call { to: *to, cells: *cells, key: *key };
@@ -175,6 +196,7 @@ impl Planner {
                     return None;
                 }
                 self.give(at, thread, *on, &[])?;
+                self.is_kernel(at, thread, *on);
                 self.held.push((at, device));
                 Some(Step { is_work: true, device, ..Step::default() })
             }
@@ -189,6 +211,13 @@ impl Planner {
                 let proves = self.all(device);
                 self.known[mine] = self.known[mine].with(&proves);
                 Some(Step { device, proves, releases: self.releases(&proves), ..Step::default() })
+            }
+            What::Reset { device } => self.reset(at, thread, *device),
+            What::Further { device } => {
+                let device = self.has_device(*device)?;
+                let (proves, stages) = (self.everything(), self.stages());
+                self.known[mine] = self.known[mine].with(&proves);
+                Some(Step { device, proves, stages, releases: self.releases(&proves), ..Step::default() })
             }
             What::MakeGraph { graph, stream, is_captured, nodes } => {
                 self.make_graph(thread, *graph, *stream, *is_captured, nodes)
@@ -216,7 +245,11 @@ impl Planner {
             }
             What::Neighbour { device, .. } => {
                 let device = self.has_device(*device)?;
-                Some(Step { device, releases: self.strikes(device), ..Step::default() })
+                let mut releases = self.strikes(device);
+                // The kernel in a neighbour's place comes after what all waits for there.
+                let awaited = self.awaited.get(&device).copied().unwrap_or_default();
+                releases.extend(self.releases(&awaited));
+                Some(Step { device, releases, ..Step::default() })
             }
         }
     }

@@ -149,6 +149,17 @@ pub(super) struct Place {
     pub first: u8,
 }
 
+/// One copy of several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Copying {
+    /// Its target.
+    pub to: Place,
+    /// Its source.
+    pub from: Place,
+    /// How much.
+    pub cells: u8,
+}
+
 /// A node of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Node {
@@ -182,18 +193,29 @@ pub(super) enum What {
     MakeStream { stream: u8, device: u8, is_blocking: bool },
     /// `cuStreamDestroy`, whose error is dropped.
     EndStream { stream: u8 },
-    /// `cuEventCreate`.
-    MakeEvent { event: u8, device: u8 },
+    /// `cuEventCreate`, of one that has a time or has none.
+    MakeEvent {
+        event: u8,
+        device: u8,
+        #[serde(default)]
+        is_timeless: bool,
+    },
     /// `cuEventDestroy`, whose error is dropped.
     EndEvent { event: u8 },
     /// `cuEventRecord`.
     Record { event: u8, on: Queue },
+    /// `cuCtxRecordEvent` of the event's device; with another device's context current, where there is one, if `is_away`.
+    RecordAll { event: u8, is_away: bool },
+    /// `cuCtxWaitEvent`, in the same forms.
+    AwaitAll { event: u8, is_away: bool },
     /// `cuStreamWaitEvent`.
     Await { event: u8, on: Queue },
     /// `cuEventSynchronize`.
     SyncEvent { event: u8 },
     /// `cuEventQuery`.
     AskEvent { event: u8 },
+    /// `cuEventElapsedTime`, whose success says that both have come.
+    AskTime { from: u8, to: u8 },
     /// Has memory of this kind.
     Allocate { block: u8, device: u8, memory: Memory },
     /// Frees it; the error is dropped.
@@ -212,10 +234,26 @@ pub(super) enum What {
     Read { from: Place, cells: u8, on: Queue },
     /// A copy: by `cuMemcpyAsync` if it is generic; without `Async` only on [`Queue::Null`] or [`Queue::Own`].
     Copy { to: Place, from: Place, cells: u8, on: Queue, is_async: bool, is_generic: bool },
+    /// `cuMemcpyBatchAsync`: copies of which none needs another one.
+    Batch { copies: Vec<Copying>, stream: u8 },
+    /// `cuMemcpy3DPeer` between devices' memory; `cuMemcpyPeer` where that is refused.
+    PeerCopy { to: Place, from: Place, cells: u8 },
     /// `cuMemsetD32`, in the same forms.
     Set { to: Place, cells: u8, key: u32, on: Queue, is_async: bool },
     /// A kernel: each word five times, and the source's, and the key.
     Mix { to: Place, from: Place, cells: u8, key: u32, on: Queue },
+    /// The same by `cuLaunchKernelEx`, with an event that comes when the kernel has ended (attribute 7), one that comes when
+    /// it begins (12), and if it may begin early (6), before the kernel in front of it in its stream has ended.
+    MixBesides {
+        to: Place,
+        from: Place,
+        cells: u8,
+        key: u32,
+        on: Queue,
+        ended: Option<u8>,
+        begun: Option<u8>,
+        is_early: bool,
+    },
     /// A host function: each word of host memory five times, and the key.
     Call { to: Place, cells: u8, key: u32, on: Queue },
     /// A kernel that takes until it is released.
@@ -228,6 +266,12 @@ pub(super) enum What {
     AskStream { on: Queue },
     /// `cuCtxSynchronize`.
     SyncContext { device: u8 },
+    /// `cuDevicePrimaryCtxReset` when the device's work is done, and a new context with the kernels: all is gone that was made
+    /// in it, and what would stay is given back before.
+    Reset { device: u8 },
+    /// Further contexts of a device (`cuCtxCreate`) come and go with all that is made in them, beside the others, which have
+    /// done their work.
+    Further { device: u8 },
     /// `cuCtxSynchronize_v2` of a device's context, with another device's current where there is one.
     SyncOther { device: u8 },
     /// A graph with its executable form: captured on a stream, or built.
@@ -274,35 +318,5 @@ impl What {
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.ops.iter().enumerate().try_for_each(|(at, op)| writeln!(f, "{at:4}  thread {}  {:?}", op.thread, op.what))
-    }
-}
-
-/// Random numbers (`SplitMix64`).
-#[derive(Debug, Clone)]
-pub(super) struct Random(u64);
-
-impl Random {
-    /// The sequence of this seed.
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The next one.
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Below a small number.
-    pub(super) fn below(&mut self, end: u8) -> u8 {
-        u8::try_from(self.next() % u64::from(end.max(1))).unwrap_or(0)
-    }
-
-    /// True so many times in a hundred.
-    pub(super) fn in_hundred(&mut self, times: u8) -> bool {
-        self.below(100) < times
     }
 }

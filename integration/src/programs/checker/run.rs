@@ -5,8 +5,9 @@
 //! some come to the driver only after a recovery; one is begun in the middle, by another one of them as a program's would
 //! be.
 
-use super::base::{Base, Fate, Neighbours};
+use super::base::Base;
 use super::crash;
+use super::fate::{Fate, Neighbours};
 use super::judge::Wrong;
 use super::machine::{Machine, Used};
 use super::plan::Plan;
@@ -35,6 +36,18 @@ pub(super) struct Outcome {
     pub(super) by_spare: usize,
     /// Errors that its threads were told.
     pub(super) errors: u32,
+}
+
+impl Outcome {
+    /// And what came of another one.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.values += other.values;
+        self.recoveries += other.recoveries;
+        self.clean += other.clean;
+        self.by_spare += other.by_spare;
+        self.errors += other.errors;
+    }
 }
 
 /// A mistake, and at which operation it was seen.

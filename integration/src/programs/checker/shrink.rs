@@ -55,12 +55,32 @@ fn simpler(op: &Op) -> Vec<Op> {
         }
         found.extend(one(on).map(|on| with(What::Mix { to, from, cells, key, on })));
     }
+    if let What::MixBesides { to, from, cells, key, on, ended, begun, is_early } = op.what {
+        let besides = |ended, begun, is_early| What::MixBesides { to, from, cells, key, on, ended, begun, is_early };
+        found.push(with(What::Mix { to, from, cells, key, on }));
+        found.push(with(besides(None, begun, is_early)));
+        found.push(with(besides(ended, None, is_early)));
+        found.push(with(besides(ended, begun, false)));
+    }
+    if let What::RecordAll { event, is_away: true } = op.what {
+        found.push(with(What::RecordAll { event, is_away: false }));
+    }
+    if let What::AwaitAll { event, is_away: true } = op.what {
+        found.push(with(What::AwaitAll { event, is_away: false }));
+    }
     if let What::Copy { to, from, cells, on, is_async, is_generic } = op.what {
         if cells > 1 {
             found.push(with(What::Copy { to, from, cells: 1, on, is_async, is_generic }));
         }
         if is_generic {
             found.push(with(What::Copy { to, from, cells, on, is_async, is_generic: false }));
+        }
+    }
+    if let What::Batch { copies, stream } = &op.what {
+        for left_out in 0..copies.len() {
+            let mut copies = copies.clone();
+            copies.remove(left_out);
+            found.push(with(What::Batch { copies, stream: *stream }));
         }
     }
     if let What::MakeGraph { graph, stream, is_captured, nodes } = &op.what {

@@ -59,16 +59,18 @@ pub(super) fn one(report: Report, options: &Options, program: &Program) -> ExitC
         Ok(base) => base,
         Err(status) => return status,
     };
-    match run::check(&base, program, &options.neighbours()) {
-        Ok(outcome) => {
-            report.say("end", counted(&outcome));
-            ExitCode::SUCCESS
-        }
-        Err(found) => {
-            report.say("found", describe(&found, program));
-            ExitCode::from(FOUND)
+    let mut sum = Outcome::default();
+    for _ in 0..options.times {
+        match run::check(&base, program, &options.neighbours()) {
+            Ok(outcome) => sum.add(&outcome),
+            Err(found) => {
+                report.say("found", describe(&found, program));
+                return ExitCode::from(FOUND);
+            }
         }
     }
+    report.say("end", counted(&sum));
+    ExitCode::SUCCESS
 }
 
 /// Programs of seeds that follow each other.
@@ -83,14 +85,7 @@ pub(super) fn batch(report: Report, options: &Options, count: u64) -> ExitCode {
         crash::seed(seed);
         let program = generate::program(seed, base.devices(), options.faults);
         match run::check(&base, &program, &options.neighbours()) {
-            Ok(outcome) => {
-                sum.operations += outcome.operations;
-                sum.values += outcome.values;
-                sum.recoveries += outcome.recoveries;
-                sum.clean += outcome.clean;
-                sum.by_spare += outcome.by_spare;
-                sum.errors += outcome.errors;
-            }
+            Ok(outcome) => sum.add(&outcome),
             Err(found) => {
                 let mut line = describe(&found, &program);
                 line["seed"] = json!(seed);

@@ -2,7 +2,7 @@
 
 use crate::cuda::moved::Moves;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     super::plan::{Edge, Node, Plan, Work},
@@ -35,8 +35,34 @@ fn an_executable_graph_does_what_its_graph_did_when_it_was_made() {
     assert!(!executables[0].1.plan.has_nodes_of(&all[0].1));
     assert!(graphs.forget(1).is_some());
     assert_eq!(graphs.counts(), [0, 1]);
-    graphs.forget_context(0xc0);
+    graphs.forget_context(0xc0, &BTreeSet::new());
     assert_eq!((graphs.counts(), graphs.bytes), ([0, 0], 0));
+}
+
+/// Nothing of it can be made again in another context, and the program may still destroy it.
+#[test]
+fn a_graph_that_works_with_what_has_ended_with_a_context_has_no_nodes_any_more() {
+    let mut graphs = Graphs::default();
+    let set = || vec![node(20, Work::Set { words: [0; 5], context: 0xc0 })];
+    graphs.keep(1, plan(10));
+    graphs.keep(2, Plan { nodes: set(), edges: Vec::new() });
+    graphs.keep(3, Plan { nodes: vec![node(30, Work::Empty)], edges: Vec::new() });
+    for (executable, graph, context) in [(100, 1, 0xc1), (101, 2, 0xc1), (102, 3, 0xc1), (103, 3, 0xc0)] {
+        graphs.instantiate(executable, graph, context, 0);
+    }
+    assert_eq!(graphs.names(), BTreeSet::from([0xc0, 0xe0]));
+    let before = graphs.changes();
+    graphs.forget_context(0xc0, &BTreeSet::from([0xe0]));
+    let (all, executables) = graphs.all();
+    assert_eq!(
+        all.iter().map(|(graph, plan)| (*graph, plan.nodes.len())).collect::<Vec<_>>(),
+        [(1, 0), (2, 0), (3, 1)]
+    );
+    assert_eq!(executables.iter().map(|(executable, _)| *executable).collect::<Vec<_>>(), [102]);
+    assert_eq!(graphs.changed_since(before), BTreeSet::from([1, 2]), "a spare copy makes them anew");
+    (1..4).for_each(|graph| drop(graphs.forget(graph)));
+    graphs.forget_executable(102);
+    assert_eq!(graphs.bytes, 0);
 }
 
 #[test]

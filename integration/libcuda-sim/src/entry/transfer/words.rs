@@ -13,7 +13,7 @@ const HOST: u64 = 1;
 const DEVICE: u64 = 2;
 
 /// A copy of so many bytes as `CUDA_MEMCPY3D`.
-pub(super) fn words_of_copy(destination: usize, source: usize, size: usize) -> [u64; 25] {
+pub(in crate::entry) fn words_of_copy(destination: usize, source: usize, size: usize) -> [u64; 25] {
     let mut words = [0; 25];
     (words[4], words[5]) = (UNIFIED, source as u64);
     (words[15], words[16]) = (UNIFIED, destination as u64);

@@ -1,13 +1,13 @@
 //! Blocks that are arrays: one row of words, which a texture object reads and a surface object writes.
 
 use super::super::api::Answer;
-use super::super::program::{BLOCK, CELL, Place, Queue};
+use super::super::program::{BLOCK, CELL, Place};
 use super::Machine;
 
 /// `CU_MEMORYTYPE_HOST`, `…_ARRAY`, `…_UNIFIED`.
 pub(super) const HOST: u64 = 1;
 const ARRAY: u64 = 3;
-const UNIFIED: u64 = 4;
+pub(super) const UNIFIED: u64 = 4;
 /// `CU_AD_FORMAT_UNSIGNED_INT32` with one channel; `CUDA_ARRAY3D_SURFACE_LDST`.
 const WORDS: u64 = 3 | 1 << 32;
 const SURFACE: u64 = 2;
@@ -51,29 +51,20 @@ impl Machine<'_> {
         self.api.cuTexObjectDestroy(seen.texture)
     }
 
-    /// A kernel that works on an array or with one, if one of the two is; whether it is.
-    pub(super) fn mix_array(
-        &self,
-        to: Place,
-        from: Place,
-        count: u64,
-        key: u32,
-        on: Queue,
-        device: u8,
-    ) -> Answer<bool> {
-        let kernels = self.base.kernels(device);
+    /// The kernel that works on this memory with that, which may be an array, and its arguments.
+    pub(super) fn mixing(&self, to: Place, from: Place, cells: u8, key: u32, device: u8) -> Answer<(usize, Vec<u64>)> {
+        let (kernels, count) = (self.base.kernels(device), u64::from(cells) * CELL as u64 / 4);
         let first = |place: Place| u64::from(place.first) * CELL as u64 / 4;
+        let key = u64::from(key);
         if self.is_array(to)? {
             let surface = self.block(to.block)?.seen.surface;
-            let arguments = [surface, self.at(from)? as u64, count, u64::from(key), first(to)];
-            return self.launch(kernels.paint, on, &arguments).map(|()| true);
+            return Ok((kernels.paint, vec![surface, self.at(from)? as u64, count, key, first(to)]));
         }
         if self.is_array(from)? {
             let texture = self.block(from.block)?.seen.texture;
-            let arguments = [texture, self.at(to)? as u64, count, u64::from(key), first(from)];
-            return self.launch(kernels.look, on, &arguments).map(|()| true);
+            return Ok((kernels.look, vec![texture, self.at(to)? as u64, count, key, first(from)]));
         }
-        Ok(false)
+        Ok((kernels.mix, vec![self.at(to)? as u64, self.at(from)? as u64, count, key]))
     }
 
     pub(super) fn side(&self, place: Place) -> Answer<Side> {

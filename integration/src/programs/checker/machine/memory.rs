@@ -64,6 +64,7 @@ fn fat_binary() -> &'static [u8] {
 pub(in super::super) struct Block {
     pub(in super::super) address: usize,
     pub(super) memory: Memory,
+    pub(super) device: u8,
     /// Module, library, pool or array.
     pub(super) owner: usize,
     /// Of an array, whose addresses count from 0.
@@ -170,7 +171,7 @@ impl Machine<'_> {
             // The driver does not promise zeros.
             (0..BLOCK / 4).for_each(|word| write_word(address + word * 4, 0));
         }
-        Ok(Block { address, memory, owner, seen })
+        Ok(Block { address, memory, device, owner, seen })
     }
 
     /// A piece of a device's memory in addresses of its own.

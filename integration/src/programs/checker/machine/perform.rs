@@ -1,7 +1,7 @@
 //! Each operation as calls of the driver.
 
 use super::host::{call_data, mix_on_host, read_bytes, write_word};
-use super::{Block, Machine, Stream, none};
+use super::{Block, Event, Machine, Stream, none};
 use crate::programs::checker::api::{self, Answer, Failed};
 use crate::programs::checker::base::pause;
 use crate::programs::checker::judge::Bytes;
@@ -12,6 +12,8 @@ use crate::programs::checker::program::{CELL, Memory, Place, Queue, What, Wrong}
 const WILD: u64 = 0x10;
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: u32 = 1;
+/// `CU_EVENT_DISABLE_TIMING`.
+const DISABLE_TIMING: u32 = 2;
 /// `CUDA_ERROR_NOT_READY`.
 const NOT_READY: u32 = 600;
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`.
@@ -46,25 +48,42 @@ impl Machine<'_> {
                 let stream = self.streams[usize::from(*stream)].take().ok_or(none())?;
                 api.cuStreamDestroy_v2(stream.handle)?;
             }
-            What::MakeEvent { event, .. } => {
+            What::MakeEvent { event, device, is_timeless } => {
                 let mut handle = 0;
-                api.cuEventCreate(&raw mut handle, 0)?;
-                self.events[usize::from(*event)] = Some(handle);
+                api.cuEventCreate(&raw mut handle, if *is_timeless { DISABLE_TIMING } else { 0 })?;
+                self.events[usize::from(*event)] = Some(Event { handle, device: *device });
             }
             What::EndEvent { event } => {
                 let event = self.events[usize::from(*event)].take().ok_or(none())?;
-                api.cuEventDestroy_v2(event)?;
+                api.cuEventDestroy_v2(event.handle)?;
             }
-            What::Record { event, on } => match (self.event(*event)?, self.on(*on)?) {
-                (event, (true, stream)) => api.cuEventRecord_ptsz(event, stream)?,
-                (event, (false, stream)) => api.cuEventRecord(event, stream)?,
-            },
+            What::Record { event, on } => {
+                match (self.event(*event)?, self.on(*on)?) {
+                    (event, (true, stream)) => api.cuEventRecord_ptsz(event, stream)?,
+                    (event, (false, stream)) => api.cuEventRecord(event, stream)?,
+                }
+                self.recorded[usize::from(*event)] = self.judge.recoveries.len();
+            }
+            What::RecordAll { event, is_away } => {
+                self.be_away(step.device, *is_away)?;
+                api.cuCtxRecordEvent(self.base.context(step.device), self.event(*event)?)?;
+                self.recorded[usize::from(*event)] = self.judge.recoveries.len();
+            }
+            What::AwaitAll { event, is_away } => {
+                self.be_away(step.device, *is_away)?;
+                api.cuCtxWaitEvent(self.base.context(step.device), self.event(*event)?)?;
+            }
             What::Await { event, on } => match (self.event(*event)?, self.on(*on)?) {
                 (event, (true, stream)) => api.cuStreamWaitEvent_ptsz(stream, event, 0)?,
                 (event, (false, stream)) => api.cuStreamWaitEvent(stream, event, 0)?,
             },
             What::SyncEvent { event } => api.cuEventSynchronize(self.event(*event)?)?,
             What::AskEvent { event } => asked(api.cuEventQuery(self.event(*event)?), is_not_ready)?,
+            What::AskTime { from, to } => {
+                let mut milliseconds = 0.0;
+                let (from, to) = (self.event(*from)?, self.event(*to)?);
+                asked(api.cuEventElapsedTime(&raw mut milliseconds, from, to), is_not_ready)?;
+            }
             What::Allocate { block, device, memory } => {
                 let made = self.allocate(*memory, *device)?;
                 self.blocks[usize::from(*block)] = Some(made);
@@ -112,6 +131,8 @@ impl Machine<'_> {
             What::Copy { to, from, cells, on, is_async, is_generic } => {
                 self.copy(*to, *from, usize::from(*cells) * CELL, *on, *is_async, *is_generic)?;
             }
+            What::Batch { copies, stream } => self.batch(copies, *stream)?,
+            What::PeerCopy { to, from, cells } => self.peer_copy(*to, *from, usize::from(*cells) * CELL)?,
             What::Set { to, cells, key, on, is_async } => {
                 let (address, count) = (self.at(*to)?, usize::from(*cells) * CELL / 4);
                 match (self.on(*on)?, is_async) {
@@ -122,12 +143,12 @@ impl Machine<'_> {
                 }
             }
             What::Mix { to, from, cells, key, on } => {
-                let count = u64::from(*cells) * CELL as u64 / 4;
-                if self.mix_array(*to, *from, count, *key, *on, step.device)? {
-                    return Ok(());
-                }
-                let arguments = [self.at(*to)? as u64, self.at(*from)? as u64, count, u64::from(*key)];
-                self.launch(self.base.kernels(step.device).mix, *on, &arguments)?;
+                let (function, arguments) = self.mixing(*to, *from, *cells, *key, step.device)?;
+                self.launch(function, *on, &arguments)?;
+            }
+            What::MixBesides { to, from, cells, key, on, ended, begun, is_early } => {
+                let (function, arguments) = self.mixing(*to, *from, *cells, *key, step.device)?;
+                self.launch_besides(function, *on, &arguments, (*ended, *begun, *is_early))?;
             }
             What::Call { to, cells, key, on } => {
                 let data = call_data(self.at(*to)?, usize::from(*cells) * CELL / 4, *key);
@@ -137,7 +158,7 @@ impl Machine<'_> {
                 }
             }
             What::Hold { on } => {
-                self.launch(self.base.kernels(step.device).hold, *on, &[self.base.hold(at) as u64])?;
+                self.launch(self.base.kernels(step.device).hold, *on, &[self.base.hold(step.device, at) as u64])?;
             }
             What::Release { .. } => {}
             What::SyncStream { on } => match self.on(*on)? {
@@ -152,8 +173,15 @@ impl Machine<'_> {
                 asked(answer, is_not_ready)?;
             }
             What::SyncContext { .. } => api.cuCtxSynchronize()?,
+            What::Reset { device } => self.reset(*device)?,
+            What::Further { device } => {
+                // A fault that came meanwhile would find them in a recovery's way.
+                self.fate.iter().for_each(|fate| fate.settle(self.base));
+                self.settle(at, step)?;
+                self.further(*device)?;
+            }
             What::SyncOther { device } => {
-                self.enter((*device + 1) % self.base.devices())?;
+                self.be_away(*device, true)?;
                 api.cuCtxSynchronize_v2(self.base.context(*device))?;
             }
             What::MakeGraph { graph, stream, is_captured, nodes } => {
@@ -177,13 +205,7 @@ impl Machine<'_> {
             What::Pause if self.expected.is_none() => {}
             What::Pause => pause(),
             What::ReadAll => {
-                for (device, proven) in (0..self.base.devices()).zip(&step.stages) {
-                    self.enter(device)?;
-                    api.cuCtxSynchronize()?;
-                    // The next device may be dead, and what is done on this one is not lost with it.
-                    self.judge.look(self.plan, Some(at));
-                    self.judge.proved(proven);
-                }
+                self.settle(at, step)?;
                 for (place, _) in &step.reads {
                     let is_host = self.is_host(*place)?;
                     let bytes = if is_host { read_bytes(self.at(*place)?) } else { self.read(*place, false)? };
@@ -200,11 +222,23 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// Waits for each device.
+    fn settle(&mut self, at: usize, step: &Step) -> Answer {
+        for (device, proven) in (0..self.base.devices()).zip(&step.stages) {
+            self.enter(device)?;
+            self.api.cuCtxSynchronize()?;
+            // The next device may be dead, and what is done on this one is not lost with it.
+            self.judge.look(self.plan, Some(at));
+            self.judge.proved(proven);
+        }
+        Ok(())
+    }
+
     fn do_wrong(&mut self, wrong: Wrong, on: Queue, device: u8) -> Answer {
         let kernels = self.base.kernels(device);
         match wrong {
             Wrong::OutOfBounds => self.launch(kernels.oob, on, &[WILD]),
-            Wrong::Misaligned => self.launch(kernels.misaligned, on, &[self.base.hold(0) as u64]),
+            Wrong::Misaligned => self.launch(kernels.misaligned, on, &[self.base.hold(device, 0) as u64]),
             Wrong::Trap => self.launch(kernels.trap, on, &[]),
             Wrong::Assertion => {
                 let (module, function) = self.base.load_asserting()?;

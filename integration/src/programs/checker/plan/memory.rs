@@ -190,7 +190,7 @@ impl Planner {
     /// All that a thread may read when all work is done.
     pub(super) fn read_all(&mut self, at: usize, thread: u8) -> Step {
         let proves = self.everything();
-        let stages = (0..self.devices).map(|device| self.all(device)).collect();
+        let stages = self.stages();
         let releases = self.releases(&proves);
         let mine = usize::from(thread);
         self.known[mine] = self.known[mine].with(&proves);

@@ -1,6 +1,6 @@
 //! Streams and events: what is ordered before what.
 
-use super::super::program::Queue;
+use super::super::program::{Node, Queue};
 use super::ops::{Effect, Ops, Step};
 use super::{Planner, slot};
 
@@ -17,6 +17,22 @@ pub(super) struct Stream {
     pub(super) device: u8,
     pub(super) is_blocking: bool,
     pub(super) before: Ops,
+    /// Kernels at its end that one which may begin early need not come after.
+    kernels: Ops,
+}
+
+impl Stream {
+    pub(super) fn new(device: u8, is_blocking: bool) -> Self {
+        Self { device, is_blocking, before: Ops::default(), kernels: Ops::default() }
+    }
+}
+
+/// An event: what has been done when it has come, if it was recorded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Event {
+    pub(super) device: u8,
+    pub(super) has_time: bool,
+    pub(super) behind: Option<Ops>,
 }
 
 impl Planner {
@@ -31,13 +47,14 @@ impl Planner {
             }
         };
         let is_blocking = !matches!(name, Name::Null(_));
-        self.streams.entry(name).or_insert(Stream { device, is_blocking, before: Ops::default() });
+        self.streams.entry(name).or_insert(Stream::new(device, is_blocking));
         Some((name, device))
     }
 
     /// What is ordered before the next piece of work there.
     pub(super) fn before(&self, thread: u8, name: Name, device: u8) -> Ops {
         let mut before = self.streams[&name].before.with(&self.known[usize::from(thread)]);
+        before = before.with(&self.awaited.get(&device).copied().unwrap_or_default());
         let is_blocking = self.streams[&name].is_blocking;
         for (other, stream) in &self.streams {
             let is_ordered = match (name, other) {
@@ -56,6 +73,11 @@ impl Planner {
     pub(super) fn all(&self, device: u8) -> Ops {
         let of_device = self.streams.values().filter(|stream| stream.device == device);
         of_device.fold(Ops::default(), |all, stream| all.with(&stream.before))
+    }
+
+    /// The same of each device.
+    pub(super) fn stages(&self) -> Vec<Ops> {
+        (0..self.devices).map(|device| self.all(device)).collect()
     }
 
     pub(super) fn everything(&self) -> Ops {
@@ -78,45 +100,108 @@ impl Planner {
         let mut before = self.before(thread, name, device);
         self.access(at, &before, effects)?;
         before.insert(at);
-        self.streams.get_mut(&name)?.before = before;
+        let stream = self.streams.get_mut(&name)?;
+        (stream.before, stream.kernels) = (before, Ops::default());
         Some(before)
+    }
+
+    /// What was given last is a kernel.
+    pub(super) fn is_kernel(&mut self, at: usize, thread: u8, on: Queue) {
+        if let Some((name, _)) = self.stream(thread, on) {
+            self.streams.entry(name).and_modify(|stream| stream.kernels.insert(at));
+        }
+    }
+
+    /// A kernel with events that it records, which may begin early.
+    pub(super) fn launch_besides(
+        &mut self,
+        at: usize,
+        thread: u8,
+        on: Queue,
+        node: &Node,
+        (ended, begun, is_early): (Option<u8>, Option<u8>, bool),
+    ) -> Option<Step> {
+        let (name, device) = self.stream(thread, on)?;
+        let events = || ended.into_iter().chain(begun);
+        let is_right = |event| slot(&self.events, event).is_some_and(|of| of.device == device && !of.has_time);
+        if (ended == begun && begun.is_some()) || !events().all(is_right) {
+            return None;
+        }
+        let effects = vec![self.effect(node, device)?];
+        let kernels = self.streams.get(&name).filter(|_| is_early).map_or(Ops::default(), |stream| stream.kernels);
+        // Whoever waits for its events waits for all of them in fact.
+        if self.held.iter().any(|(hold, _)| kernels.contains(*hold)) {
+            return None;
+        }
+        let all = self.before(thread, name, device);
+        let before = all.without(&kernels).with(&self.known[usize::from(thread)]);
+        self.access(at, &before, &effects)?;
+        // The blocks of a kernel have ended before what they have written is there for all.
+        events().for_each(|event| {
+            if let Some(event) = &mut self.events[usize::from(event)] {
+                event.behind = Some(before);
+            }
+        });
+        let stream = self.streams.get_mut(&name)?;
+        (stream.before, stream.kernels) = (all, kernels);
+        stream.before.insert(at);
+        stream.kernels.insert(at);
+        Some(Step { effects, is_work: true, device, ..Step::default() })
     }
 
     /// An event is recorded in a stream.
     pub(super) fn record(&mut self, at: usize, thread: u8, event: u8, on: Queue) -> Option<Step> {
-        let (of, _) = slot(&self.events, event)?;
+        let of = slot(&self.events, event)?;
         let (_, device) = self.stream(thread, on)?;
-        if of != device {
+        if of.device != device {
             return None;
         }
         let before = self.give(at, thread, on, &[])?;
-        self.events[usize::from(event)] = Some((device, Some(before)));
+        self.events[usize::from(event)] = Some(Event { behind: Some(before), ..of });
         Some(Step { is_work: true, device, ..Step::default() })
+    }
+
+    /// An event is recorded behind all that its device has.
+    pub(super) fn record_all(&mut self, thread: u8, event: u8) -> Option<Step> {
+        let of = slot(&self.events, event)?;
+        let behind = Some(self.all(of.device).with(&self.known[usize::from(thread)]));
+        self.events[usize::from(event)] = Some(Event { behind, ..of });
+        Some(Step { device: of.device, ..Step::default() })
     }
 
     /// A stream waits for an event.
     pub(super) fn wait_for(&mut self, thread: u8, event: u8, on: Queue) -> Option<Step> {
-        let (of, recorded) = slot(&self.events, event)?;
+        let Event { device: of, behind, .. } = slot(&self.events, event)?;
         let (name, device) = self.stream(thread, on)?;
         // Whether a wait there is also one for the other streams, nobody says.
         if of != device || matches!(name, Name::Null(_)) {
             return None;
         }
         let stream = self.streams.get_mut(&name)?;
-        stream.before = stream.before.with(&recorded.unwrap_or_default());
+        stream.before = stream.before.with(&behind.unwrap_or_default());
         Some(Step { device, ..Step::default() })
     }
 
     /// The host waits for an event, or asks whether it has come.
     pub(super) fn look_at_event(&mut self, thread: u8, event: u8, waits: bool) -> Option<Step> {
-        let (device, recorded) = slot(&self.events, event)?;
-        let proves = recorded.unwrap_or_default();
+        let Event { device, behind, .. } = slot(&self.events, event)?;
+        let proves = behind.unwrap_or_default();
         if !waits {
             return Some(Step { device, proves, ..Step::default() });
         }
         let known = &mut self.known[usize::from(thread)];
         *known = known.with(&proves);
         Some(Step { device, proves, releases: self.releases(&proves), ..Step::default() })
+    }
+
+    /// The host asks for the time between two events.
+    pub(super) fn ask_time(&mut self, from: u8, to: u8) -> Option<Step> {
+        let [from, to] = [slot(&self.events, from)?, slot(&self.events, to)?];
+        if from.device != to.device || !(from.has_time && to.has_time) {
+            return None;
+        }
+        let proves = from.behind?.with(&to.behind?);
+        Some(Step { device: from.device, proves, ..Step::default() })
     }
 
     /// The host waits for a stream, or asks whether it is done.

@@ -1,0 +1,59 @@
+//! Copies by one call that are several, or between devices.
+
+use super::super::program::{Copying, Memory, Node, Place, Queue};
+use super::ops::{Effect, Step};
+use super::order::{Name, Stream};
+use super::{Planner, slot};
+
+impl Planner {
+    /// Copies in any order.
+    pub(super) fn batch(&mut self, at: usize, thread: u8, on: Queue, copies: &[Copying]) -> Option<Step> {
+        let (_, device) = self.stream(thread, on)?;
+        let is_right = |place: Place| {
+            let memory = slot(&self.blocks, place.block).map(|block| block.memory);
+            !matches!(memory, Some(Memory::Array | Memory::Pageable))
+        };
+        let effect = |Copying { to, from, cells }: &Copying| {
+            let node = Node::Copy { to: *to, from: *from, cells: *cells };
+            self.effect(&node, device).filter(|_| is_right(*to) && is_right(*from))
+        };
+        let effects = copies.iter().map(effect).collect::<Option<Vec<Effect>>>()?;
+        let meets = |one: &Effect, other: &Effect| {
+            one.writes.iter().any(|cell| other.reads.contains(cell) || other.writes.contains(cell))
+        };
+        let are_apart = effects.iter().enumerate().all(|(index, one)| {
+            effects.iter().enumerate().all(|(other_index, other)| index == other_index || !meets(one, other))
+        });
+        if copies.is_empty() || !are_apart {
+            return None;
+        }
+        self.give(at, thread, on, &effects)?;
+        Some(Step { effects, is_work: true, is_many: true, device, ..Step::default() })
+    }
+
+    /// A copy that comes after all that both devices have, and before all that they are given later.
+    pub(super) fn peer_copy(&mut self, at: usize, thread: u8, to: Place, from: Place, cells: u8) -> Option<Step> {
+        let [target, source] = [self.block(to, cells)?, self.block(from, cells)?];
+        let is_right = |memory: Memory| !memory.is_host() && memory != Memory::Array;
+        let effect = Effect { reads: self.cells(from, cells)?, writes: self.cells(to, cells)? };
+        if !is_right(target.memory)
+            || !is_right(source.memory)
+            || effect.writes.iter().any(|cell| effect.reads.contains(cell))
+        {
+            return None;
+        }
+        let mut before = self.all(target.device).with(&self.all(source.device)).with(&self.known[usize::from(thread)]);
+        let effects = vec![effect];
+        self.access(at, &before, &effects)?;
+        let releases = self.releases(&before);
+        before.insert(at);
+        for device in [target.device, source.device] {
+            let name = Name::Null(device);
+            let stream = self.streams.entry(name).or_insert(Stream::new(device, false));
+            stream.before = stream.before.with(&before);
+            let awaited = self.awaited.entry(device).or_default();
+            *awaited = awaited.with(&before);
+        }
+        Some(Step { effects, is_work: true, device: target.device, releases, ..Step::default() })
+    }
+}
