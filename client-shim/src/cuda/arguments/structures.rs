@@ -50,22 +50,19 @@ impl Addresses for CUDA_MEMSET_NODE_PARAMS {
 /// A copy in several dimensions, as far as it says where it writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
-    /// `CUmemorytype`.
-    pub(crate) kind: u32,
-    /// Its address, if it is the host's or of either kind.
-    pub(crate) host: u64,
-    /// Its address, if it is a device's.
-    pub(crate) device: u64,
+    /// Where, if that may be a device's memory: an address of either kind stands in the device's place, by NVIDIA's reference
+    /// of `cuMemcpy2D`.
+    pub(crate) address: Option<u64>,
     /// Bytes from there on, at most.
     pub(crate) length: usize,
 }
 
 impl Destination {
-    fn new(kind: u64, host: u64, device: u64, row: u64, rows: u64) -> Self {
+    fn new(kind: u64, device: u64, row: u64, rows: u64) -> Self {
         let length = usize::try_from(row.saturating_mul(rows)).unwrap_or(usize::MAX);
         // The other half of the word is nobody's.
-        let kind = u32::try_from(kind & u64::from(u32::MAX)).unwrap_or_default();
-        Self { kind, host, device, length }
+        let is_devices = [OF_DEVICE, UNIFIED].contains(&(kind & u64::from(u32::MAX)));
+        Self { address: is_devices.then_some(device), length }
     }
 }
 
@@ -77,17 +74,17 @@ pub(crate) trait WithDestination: Copy {
 
 impl WithDestination for CUDA_MEMCPY2D {
     fn destination(self) -> Destination {
-        let [.., first_row, kind, host, device, _array, pitch, width, height] = self.0;
-        Destination::new(kind, host, device, pitch.max(width), first_row.saturating_add(height))
+        let [.., first_row, kind, _host, device, _array, pitch, width, height] = self.0;
+        Destination::new(kind, device, pitch.max(width), first_row.saturating_add(height))
     }
 }
 
 impl WithDestination for CUDA_MEMCPY3D {
     fn destination(self) -> Destination {
-        let [.., first_layer, _level, kind, host, device, _array, _reserved, pitch, rows, width, height, depth] =
+        let [.., first_layer, _level, kind, _host, device, _array, _reserved, pitch, rows, width, height, depth] =
             self.0;
         let layers = first_layer.saturating_add(depth);
-        Destination::new(kind, host, device, pitch.max(width), rows.max(height).saturating_mul(layers))
+        Destination::new(kind, device, pitch.max(width), rows.max(height).saturating_mul(layers))
     }
 }
 
@@ -97,7 +94,7 @@ impl WithDestination for CUDA_MEMCPY3D_BATCH_OP {
         let [_, _, _, _, _, kind, address, row, rows, _hint, width, height, depth, _order] = self.0;
         // An array, which is no variable, has another kind.
         let kind = if kind & u64::from(u32::MAX) == OPERAND_IS_POINTER { UNIFIED } else { OF_ARRAY };
-        Destination::new(kind, address, 0, row.max(width), rows.max(height).saturating_mul(depth))
+        Destination::new(kind, address, row.max(width), rows.max(height).saturating_mul(depth))
     }
 }
 
@@ -108,7 +105,8 @@ const OPERAND_IS_ARRAY: u64 = 2;
 /// `CU_RESOURCE_TYPE_ARRAY`, `CU_RESOURCE_TYPE_MIPMAPPED_ARRAY`.
 pub(crate) const RESOURCE_IS_ARRAY: u64 = 0;
 pub(crate) const RESOURCE_IS_MIPMAPPED: u64 = 1;
-/// `CU_MEMORYTYPE_ARRAY`, `CU_MEMORYTYPE_UNIFIED`.
+/// `CU_MEMORYTYPE_DEVICE`, `CU_MEMORYTYPE_ARRAY`, `CU_MEMORYTYPE_UNIFIED`.
+const OF_DEVICE: u64 = 2;
 const OF_ARRAY: u64 = 3;
 const UNIFIED: u64 = 4;
 
@@ -303,8 +301,10 @@ mod tests {
         ] {
             words[offset / 8] = value;
         }
-        let expected = Destination { kind: 2, host: 0x10, device: 0x20, length: 64 * 8 };
-        assert_eq!(CUDA_MEMCPY2D(words).destination(), expected);
+        for (kind, address) in [(1, None), (2, Some(0x20)), (3, None), (4, Some(0x20))] {
+            words[offset_of!(Flat, dstMemoryType) / 8] = kind;
+            assert_eq!(CUDA_MEMCPY2D(words).destination(), Destination { address, length: 64 * 8 }, "kind {kind}");
+        }
         let mut words = [0; 25];
         for (offset, value) in [
             (offset_of!(Solid, dstZ), 1),
@@ -319,7 +319,9 @@ mod tests {
         ] {
             words[offset / 8] = value;
         }
-        let expected = Destination { kind: 2, host: 0x10, device: 0x20, length: 64 * 6 * 3 };
-        assert_eq!(CUDA_MEMCPY3D(words).destination(), expected);
+        for (kind, address) in [(1, None), (2, Some(0x20)), (3, None), (4, Some(0x20))] {
+            words[offset_of!(Solid, dstMemoryType) / 8] = kind;
+            assert_eq!(CUDA_MEMCPY3D(words).destination(), Destination { address, length: 64 * 6 * 3 }, "kind {kind}");
+        }
     }
 }

@@ -34,12 +34,9 @@ use crate::{
     process::peek,
 };
 
-/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, and what it says of the host's memory and of a device's.
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, and what it says of the host's memory.
 const MEMORY_TYPE: c_uint = 2;
 const OF_HOST: u32 = 1;
-const OF_DEVICE: u32 = 2;
-/// `CU_MEMORYTYPE_UNIFIED`.
-const UNIFIED: u32 = 4;
 
 /// Without an address of any variable, copies and sets take no lock.
 static HAS_VARIABLES: AtomicBool = AtomicBool::new(false);
@@ -167,13 +164,8 @@ pub(crate) fn overwritten_by(copy: *const impl WithDestination) -> Result<(), By
         return Err(Bypass::NotOurs);
     }
     // SAFETY: the program's argument, which the driver has read too.
-    let Destination { kind, host, device, length } = unsafe { copy.read_unaligned() }.destination();
-    match kind {
-        OF_DEVICE => overwritten(device, length),
-        // An address of either kind is given in the host's place.
-        UNIFIED => overwritten(host, length),
-        _ => Err(Bypass::NotOurs),
-    }
+    let Destination { address, length } = unsafe { copy.read_unaligned() }.destination();
+    overwritten(address.ok_or(Bypass::NotOurs)?, length)
 }
 
 /// A pattern was set so many times.
@@ -185,7 +177,10 @@ pub(crate) fn set(to: CUdeviceptr, pattern: &[u8], count: usize) -> Result<(), B
 
 #[cfg(test)]
 mod tests {
-    use super::{CUresult, OF_DEVICE, OF_HOST, Source};
+    use super::{CUresult, OF_HOST, Source};
+
+    /// What it says of a device's.
+    const OF_DEVICE: u32 = 2;
 
     /// What the driver says of a context that has died is no word about an address: it was once taken for "pageable", and
     /// the program ended with a segmentation fault where it had copied from a device to a variable.

@@ -48,6 +48,7 @@ impl Held {
                 recovery.way = Way::Spare as u32;
                 LIVES.store(grant.token, Ordering::Release);
                 (self.work.next, self.work.pause) = (None, super::FIRST_PAUSE);
+                self.work.left = Some(spare);
                 (Some(switched), self)
             }
             Err(Failed { call, answer }) => {

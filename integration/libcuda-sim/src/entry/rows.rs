@@ -126,8 +126,8 @@ fn ends(side: &[u64; 11], [width, height, depth]: [u64; 3]) -> Outcome<Vec<End>>
     let [x, y, z, _level, kind, host, device, array, _, pitch, rows] = *side;
     let (pitch, rows) = (if pitch == 0 { width } else { pitch }, if rows == 0 { height } else { rows });
     let base = match kind & 0xffff_ffff {
-        HOST | UNIFIED => host,
-        DEVICE => device,
+        HOST => host,
+        DEVICE | UNIFIED => device,
         ARRAY => {
             let handle = number(array)?;
             let shape = find(&driver()?.tables(), handle)?.shape;
@@ -183,7 +183,7 @@ fn row(to: End, from: End, size: usize, stream: usize, is_waiting: bool) -> Outc
     let mut words = [0; 25];
     for (first, end) in [(0, from), (11, to)] {
         match end {
-            End::At(address) | End::On(address) => (words[first + 4], words[first + 5]) = (UNIFIED, address as u64),
+            End::At(address) | End::On(address) => (words[first + 4], words[first + 6]) = (UNIFIED, address as u64),
             End::In(array, offset) => {
                 (words[first], words[first + 4], words[first + 7]) = (offset as u64, ARRAY, array as u64);
             }

@@ -6,7 +6,8 @@ use crate::context::Context;
 use crate::driver::driver;
 use crate::stream::{NULL_STREAM, Operation};
 
-/// `CU_MEMORYTYPE_UNIFIED`: the address says what it is of. It stands in the host's place.
+/// `CU_MEMORYTYPE_UNIFIED`: the address says what it is of. It stands in the device's place, as the header of the driver's
+/// interface says, and NVIDIA's driver answers 1 where it stands in the host's (580.159.04).
 const UNIFIED: u64 = 4;
 /// `CU_MEMORYTYPE_HOST`, `CU_MEMORYTYPE_DEVICE`.
 const HOST: u64 = 1;
@@ -15,8 +16,8 @@ const DEVICE: u64 = 2;
 /// A copy of so many bytes as `CUDA_MEMCPY3D`.
 pub(in crate::entry) fn words_of_copy(destination: usize, source: usize, size: usize) -> [u64; 25] {
     let mut words = [0; 25];
-    (words[4], words[5]) = (UNIFIED, source as u64);
-    (words[15], words[16]) = (UNIFIED, destination as u64);
+    (words[4], words[6]) = (UNIFIED, source as u64);
+    (words[15], words[17]) = (UNIFIED, destination as u64);
     (words[22], words[23], words[24]) = (size as u64, 1, 1);
     words
 }
@@ -25,8 +26,8 @@ pub(in crate::entry) fn words_of_copy(destination: usize, source: usize, size: u
 pub(in crate::entry) fn copy_of_words(words: &[u64; 25]) -> Outcome<Operation> {
     let address = |kind: u64, host: u64, device: u64, first: u64| {
         let base = match kind & 0xffff_ffff {
-            HOST | UNIFIED => host,
-            DEVICE => device,
+            HOST => host,
+            DEVICE | UNIFIED => device,
             _ => return Err(Code::NOT_SUPPORTED),
         };
         usize::try_from(base + first).map_err(|_| Code::INVALID_VALUE)
@@ -59,8 +60,8 @@ pub(super) fn copy_rows(words: &[u64; 16]) -> Outcome {
     // Where one side's first row is, and how far the next one.
     let side = |words: &[u64]| {
         let base = match words[2] & 0xffff_ffff {
-            HOST | UNIFIED => words[3],
-            DEVICE => words[4],
+            HOST => words[3],
+            DEVICE | UNIFIED => words[4],
             _ => return Err(Code::NOT_SUPPORTED),
         };
         let pitch = if words[6] == 0 { width as u64 } else { words[6] };

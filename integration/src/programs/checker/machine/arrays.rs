@@ -87,7 +87,8 @@ impl Machine<'_> {
         for (first, (kind, place, offset)) in [(0, from), (7, to)] {
             let side = &mut words[first..first + 7];
             (side[0], side[2]) = (offset as u64, kind);
-            side[if kind == ARRAY { 5 } else { 3 }] = place as u64;
+            let at = [3, 4, 5][[HOST, UNIFIED, ARRAY].iter().position(|one| *one == kind).unwrap_or_default()];
+            side[at] = place as u64;
         }
         (words[14], words[15]) = (size as u64, 1);
         let words = words.as_ptr();

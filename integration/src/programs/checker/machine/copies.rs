@@ -29,7 +29,8 @@ impl Machine<'_> {
         let mut words = [0_u64; 25];
         for (first, address, context) in [(0, from, contexts[0]), (11, to, contexts[1])] {
             let side = &mut words[first..first + 11];
-            (side[4], side[5], side[8]) = (arrays::UNIFIED, address as u64, context as u64);
+            (side[4], side[6], side[8]) = (arrays::UNIFIED, address as u64, context as u64);
+            (side[9], side[10]) = (size as u64, 1);
         }
         (words[22], words[23], words[24]) = (size as u64, 1, 1);
         match self.api.cuMemcpy3DPeer(words.as_ptr()) {
