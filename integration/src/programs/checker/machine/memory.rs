@@ -6,18 +6,15 @@ use super::super::judge::Bytes;
 use super::super::program::{BLOCK, CELL, Memory, Place, Queue};
 use super::arrays::{self, Seen};
 use super::{Machine, write_word};
-use std::alloc::{self, Layout};
 use std::ffi::CStr;
+use std::ptr;
 use std::sync::OnceLock;
 
 /// `CU_MEMHOSTALLOC_PORTABLE`, and with it `CU_MEMHOSTREGISTER_DEVICEMAP`.
 const PORTABLE: u32 = 1;
 const FOR_KERNELS: u32 = 3;
-/// A page of the host's, and a piece of memory that a device maps.
-const PAGE: Layout = match Layout::from_size_align(4096, 4096) {
-    Ok(layout) => layout,
-    Err(_) => panic!("a page has a size"),
-};
+/// Bytes of a page of the host's, and of a piece of memory that a device maps.
+const PAGE: usize = 4096;
 const PIECE: usize = 2 << 20;
 /// The beginnings of `CUmemPoolProps` and `CUmemAllocationProp`: memory of a device that is pinned, for nobody else.
 const ALLOCATION: [u32; 22] = {
@@ -36,6 +33,22 @@ const CONSTANT: &CStr =
 const TEXT: &CStr =
     c".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 4 .b8 it[128] = {97, 98, 99};\n";
 const NAME: &CStr = c"it";
+
+/// Zeroes of the host's on a page of their own.
+fn page() -> usize {
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping, wherever the kernel puts it.
+    let page = unsafe { libc::mmap(ptr::null_mut(), PAGE, access, flags, -1, 0) };
+    assert_ne!(page, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+    page.expose_provenance()
+}
+
+/// The page is gone for good: whoever still writes there dies by it, where that can be seen.
+fn no_page(address: usize) {
+    let page = ptr::with_exposed_provenance_mut(address);
+    // SAFETY: it was mapped by `page`, and is taken out of the table.
+    unsafe { libc::mprotect(page, PAGE, libc::PROT_NONE) };
+}
 
 /// A fat binary with the text of a variable, packed by LZ4 without a repetition: laid out as `fatbinary` of CUDA 13.5 does.
 /// Its part's header has room for options, none, which a real driver reads where the header says.
@@ -136,18 +149,15 @@ impl Machine<'_> {
             }
             Memory::Mapped => address = self.map(device)?,
             Memory::Registered => {
-                // SAFETY: the layout has a size.
-                let page = unsafe { alloc::alloc_zeroed(PAGE) };
-                address = page.expose_provenance();
+                address = page();
                 // What could not be registered stays.
-                api.cuMemHostRegister_v2(address, PAGE.size(), FOR_KERNELS)?;
+                api.cuMemHostRegister_v2(address, PAGE, FOR_KERNELS)?;
             }
             Memory::Device => api.cuMemAlloc_v2(&raw mut address, BLOCK)?,
             Memory::Pooled => api.cuMemAllocAsync(&raw mut address, BLOCK, 0)?,
             Memory::Pinned => api.cuMemHostAlloc(&raw mut address, BLOCK, PORTABLE)?,
             Memory::Pageable => {
-                let words: Box<[u64; BLOCK / 8]> = Box::default();
-                address = Box::into_raw(words).expose_provenance();
+                address = page();
             }
             Memory::OfLibrary | Memory::OfFatBinary => {
                 let image = if memory == Memory::OfLibrary { VARIABLE.as_ptr() } else { fat_binary().as_ptr().cast() };
@@ -204,16 +214,12 @@ impl Machine<'_> {
             Memory::Registered => {
                 // What is still registered stays.
                 self.api.cuMemHostUnregister(block.address)?;
-                let page = std::ptr::with_exposed_provenance_mut(block.address);
-                // SAFETY: it was allocated with this layout, and is taken out of the table.
-                unsafe { alloc::dealloc(page, PAGE) };
+                no_page(block.address);
                 Ok(())
             }
             Memory::Pinned => self.api.cuMemFreeHost(block.address),
             Memory::Pageable => {
-                let words = std::ptr::with_exposed_provenance_mut::<[u64; BLOCK / 8]>(block.address);
-                // SAFETY: it was made of a box, and is taken out of the table.
-                drop(unsafe { Box::from_raw(words) });
+                no_page(block.address);
                 Ok(())
             }
             Memory::OfLibrary | Memory::OfFatBinary => self.api.cuLibraryUnload(block.owner),
