@@ -596,10 +596,11 @@ def profiler(suite, times):
 def works(ours, library, quick, seconds, only, wanted, tell):
     """The suite: 20 faults of each kind, idle and busy; with --quick one, or as many as come in the seconds there are, and none
     of a program that was refused. `tell` takes a table that is not whole yet."""
-    # A table of some programs stands beside that of all.
-    some = f" ({', '.join(wanted)})" if wanted else ""
-    names = {"bystanders": f"bystanders{WITH.get(replay.WAY, '')}{some}", "culprits": f"culprits{some}"}
     suite = Suite(ours, library, quick, seconds, wanted, lambda figure, rows: tell(names[figure], rows))
+    # A table of some programs, or of a machine with several GPUs, stands beside that of all on one.
+    which = ([f"on {suite.gpus} GPUs"] if suite.gpus > 1 else []) + (wanted or [])
+    some = f" ({', '.join(which)})" if which else ""
+    names = {"bystanders": f"bystanders{WITH.get(replay.WAY, '')}{some}", "culprits": f"culprits{some}"}
     share = 0.55 if not only or "culprits" in only else 1
     return {
         names["bystanders"]: lambda: bystanders(suite, share),

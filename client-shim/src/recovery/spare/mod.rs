@@ -28,7 +28,7 @@
 //! The copy's stacks are as large as the program's kernels need ([`stacks`](crate::kept::code::stacks)), which is half of
 //! what the copy would take; `MPS_SHIM_SPARE_STACK=full` gives it the program's from the start.
 //!
-//! Not there: freed memory is let go at the next look and not at once; a thousand switches of one process were not tried.
+//! Not there: freed memory is let go at the next look and not at once.
 //!
 //! Without a ready one the recovery is as without the setting, and says so. When memory is short the spare is given up
 //! first. A forked child has nothing of it.
@@ -85,8 +85,8 @@ static GONE: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 struct Work {
     spare: Option<Spare>,
-    /// What was known of one that the program has gone on with: its thread forgets it, since that takes 0.2 us for each of a
-    /// program's variables, ten thousands of a Llama of Transformers (H200's host).
+    /// What was known of one that the program has gone on with. It is forgotten when the gate is open: that takes some 0.2 us
+    /// for each of a program's variables, of which a Llama of Transformers has ten thousands (an H200's host).
     left: Option<Spare>,
     /// Not before.
     next: Option<Instant>,
@@ -141,6 +141,12 @@ fn wake() {
 pub(super) struct Held {
     work: MutexGuard<'static, Work>,
     _stop: Stop,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.work.left.take());
+    }
 }
 
 /// The spare to oneself within a time; `None` if its thread does not come out.
@@ -250,11 +256,7 @@ fn work() -> MutexGuard<'static, Work> {
 
 /// Makes a spare, or has the one that stands follow the program.
 fn turn(followed: &mut Followed) {
-    let (left, stands) = {
-        let mut work = work();
-        (work.left.take(), work.spare.is_some())
-    };
-    drop(left);
+    let stands = work().spare.is_some();
     if stands { follow(followed) } else { make(followed) }
 }
 
