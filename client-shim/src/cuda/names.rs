@@ -41,6 +41,12 @@ pub(crate) fn current_of(name: usize) -> usize {
     table().map_or(name, |table| find(&table.current_by_name, name))
 }
 
+/// The same of one that was made again at the last recovery; `None` for what has ended or was made since.
+pub(crate) fn made_again(name: usize) -> Option<usize> {
+    let list = &table()?.current_by_name;
+    list.binary_search_by_key(&name, |(from, _)| *from).ok().map(|at| list[at].1)
+}
+
 /// The name of an object by its handle.
 pub(crate) fn name_of(current: usize) -> usize {
     table().map_or(current, |table| find(&table.name_by_current, current))

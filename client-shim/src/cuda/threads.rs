@@ -157,8 +157,10 @@ impl Here {
             }
             return;
         }
-        for (depth, name) in with(|stack| stack.clone()).into_iter().enumerate() {
-            let context = CUcontext(names::current_of(name));
+        // A context that has ended is left out. NVIDIA's driver would take its handle, which is of a dead copy, for a context of
+        // its own, and end the program when the thread ends (580.159.04).
+        let living = with(|stack| stack.clone()).into_iter().filter_map(names::made_again);
+        for (depth, context) in living.map(CUcontext).enumerate() {
             // A context that cannot be made current is missed by the call that follows, which says so.
             let _refused = if depth == 0 {
                 driver!(context::cuCtxSetCurrent(context))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::keeping::{Room, is_on};
 use crate::{
-    cuda::{result::CUresult, threads, types::CUdeviceptr},
+    cuda::{result::CUresult, types::CUdeviceptr},
     process::settings,
 };
 
@@ -133,10 +133,6 @@ pub(crate) fn lost_range(function: &'static str, reason: Reason, address: CUdevi
 /// An object was made that cannot be made again.
 pub(crate) fn made(function: &'static str, reason: Reason, object: u64) {
     if is_on() {
-        if reason == Reason::OtherContext {
-            // Whoever makes a context has it as the current one.
-            threads::push(usize::try_from(object).unwrap_or_default());
-        }
         ACCOUNT.with(|account| account.add(function, reason, object, 0));
     }
 }

@@ -87,6 +87,15 @@ fn a_wait_for_a_context_says_nothing_of_another_one() {
     is_told("pushed-context", &[]);
 }
 
+/// NVIDIA's driver takes the handle of one that a dead copy has made for a context of its own.
+#[test]
+fn contexts_that_have_ended_are_not_on_a_threads_stack_after_a_recovery() {
+    once(|subject| {
+        let line = play(subject, "ended-contexts", 1, &[]);
+        assert_eq!(line["heard"], json!({ "stack": [true], "told": [DIED, 0] }), "{subject}: {line}");
+    });
+}
+
 #[test]
 fn a_copy_of_nothing_says_nothing() {
     is_told("empty-copy", &[]);

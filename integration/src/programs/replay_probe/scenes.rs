@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 53] = [
+const SCENES: [(&str, Scene); 54] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -46,6 +46,7 @@ const SCENES: [(&str, Scene); 53] = [
     ("other-context", evidence::other_context),
     ("stream-again", evidence::stream_again),
     ("pushed-context", evidence::pushed_context),
+    ("ended-contexts", evidence::ended_contexts),
     ("empty-copy", evidence::empty_copy),
     ("many-streams", evidence::many_streams),
     ("too-many-streams", evidence::too_many_streams),

@@ -149,6 +149,35 @@ pub(super) fn pushed_context(stage: &Stage) -> Result<Value, GpuError> {
     Ok(json!({ "before": waited, "told": stage.told() }))
 }
 
+/// Contexts of the program's own have been current in place of the one that is, and have ended; what is on the thread's stack after
+/// a recovery: for each whether it is that one.
+pub(super) fn ended_contexts(stage: &Stage) -> Result<Value, GpuError> {
+    let (first, mut ended) = (current()?, [null_mut(); 2]);
+    for context in &mut ended {
+        // SAFETY: the result is a variable of ours.
+        check("cuCtxCreate", unsafe { sys::cuCtxCreate_v4(&raw mut *context, null_mut(), 0, 0) })?;
+        // SAFETY: it may be null.
+        check("cuCtxPopCurrent", unsafe { sys::cuCtxPopCurrent_v2(null_mut()) })?;
+    }
+    for context in ended.into_iter().chain([first]) {
+        enter(context)?;
+    }
+    for context in ended {
+        // SAFETY: it is ours, and not used again.
+        check("cuCtxDestroy", unsafe { sys::cuCtxDestroy_v2(context) })?;
+    }
+    stage.leave(stream(1)?)?;
+    stage.wait()?;
+    let told = stage.told();
+    let (mut stack, mut popped) = (Vec::new(), null_mut());
+    // SAFETY: the result is a variable of ours.
+    while code(unsafe { sys::cuCtxPopCurrent_v2(&raw mut popped) }) == 0 {
+        stack.push(popped == first);
+    }
+    enter(first)?;
+    Ok(json!({ "stack": stack, "told": told }))
+}
+
 /// Nothing is copied.
 pub(super) fn empty_copy(stage: &Stage) -> Result<Value, GpuError> {
     stage.leave(null_mut())?;
