@@ -64,6 +64,32 @@ pub(super) fn recovered(program: &Process) -> usize {
     output.matches("\"event\":\"recovered\"").count() + output.matches("\"event\":\"error\"").count()
 }
 
+/// What copies of the driver say of their ends in a program that ends with its input, when it has come so far.
+fn ends(subject: &Subject, variables: &[(&str, &str)], has_come: impl Fn(&Sim, &Process)) -> usize {
+    let benches = [Sim::started(subject, &[]), Sim::started(subject, &[])];
+    let mut command = probe(&benches[0], &benches[1], &["--light", "--until-stdin-closes"]);
+    command.env("MPS_SIM_SAYS_END", "1").env("MPS_SHIM_TEST_GO", benches[0].lab.dir().join("go"));
+    command.envs(variables.iter().copied());
+    let program = Process::start_with_input(&mut command);
+    benches[0].wait_event(&program, "ready");
+    has_come(&benches[0], &program);
+    let finished = program.finish(LIMIT).expect("it ends");
+    is_whole(&finished, 0, &format!("{subject}: {variables:?}"));
+    finished.stderr_text().matches("a copy of the simulated driver ends").count()
+}
+
+/// NVIDIA's driver frees at its end what a call under way still uses.
+#[test]
+fn a_spare_copy_ends_with_the_process_unless_its_thread_is_in_it() {
+    once(|subject| {
+        assert_eq!(ends(subject, &[], has_a_spare), 2, "{subject}: the program's own and the spare one");
+        let held = [("MPS_SHIM_TEST_AT", "hold:spare-contexts")];
+        let is_held =
+            |sim: &Sim, _: &Process| wait(sim, "a thread in the copy", || sim.lab.dir().join("go.held").exists());
+        assert_eq!(ends(subject, &held, is_held), 1, "{subject}: the program's own");
+    });
+}
+
 /// Faults of neighbours, in turn on the one and the other bench, each when a copy stands.
 fn faults(arguments: &[&str]) {
     once(|subject| {

@@ -1,14 +1,17 @@
 //! What a copy wants to do at the end of the process, done for the copy that lives then: an orderly end of its work harms
 //! no neighbour under MPS.
 //!
+//! A spare copy ends as well, when its thread is out of it: what a copy does at the end frees what a call under way still uses.
+//! NVIDIA's driver answers 4 to calls behind that, or the process dies (580.159.04).
+//!
 //! What it wants to do at the end of one of the program's threads is not done: what it has there goes with its heap.
 
 use std::{
     ffi::{c_int, c_void},
-    sync::Once,
+    sync::{Once, OnceLock},
 };
 
-use super::{Lead, RESOURCES, locked};
+use super::{Lead, Owner, RESOURCES, locked, spare};
 
 /// A function and its argument.
 #[derive(Clone, Copy)]
@@ -17,8 +20,18 @@ pub(super) struct Exit {
     argument: usize,
 }
 
+/// Keeps this library's threads out of the spare copy; whether they are.
+static BEFORE: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// Has this asked before anything is done for a copy at the end of the process.
+pub(crate) fn before_the_end(are_out: fn() -> bool) {
+    let _the_first_one_stays = BEFORE.set(are_out);
+}
+
 extern "C" fn at_the_end() {
-    for of in &RESOURCES {
+    let is_left = BEFORE.get().is_some_and(|are_out| !are_out());
+    let left = spare().filter(|_| is_left);
+    for (_, of) in RESOURCES.iter().enumerate().filter(|(number, _)| left != Some(Owner(*number))) {
         while let Some(exit) = { locked(&of.exits).pop() } {
             // SAFETY: a function of a copy that lives, which has asked for it.
             unsafe { (exit.function)(std::ptr::with_exposed_provenance_mut(exit.argument)) };

@@ -37,6 +37,7 @@ use std::{
 };
 
 pub(crate) use descriptors::{Opened, forget_opened, noted, of_the_spare, opened, opened_by_others};
+pub(crate) use exits::before_the_end;
 pub(crate) use heap::{is_in_a_heap, watch_freed};
 pub(crate) use mappings::{All, Known, is_overlaid, is_unmapped};
 pub(crate) use sockets::is_drivers_name;

@@ -52,7 +52,7 @@ use std::{
 
 use super::{is_armed, refusal::Refusal, steps};
 use crate::{
-    cuda::{belongings, library},
+    cuda::{belongings, library, resources},
     daemon::spare::{self, Grant},
     kept,
     process::{failpoint::reached, glibc, log, panics::unpanicked, settings},
@@ -196,9 +196,10 @@ pub(super) fn begin() {
     if !settings::is_with_spare() {
         return;
     }
-    // After the driver's own, so before them.
+    // Of copies' own ends some come before and some behind that.
     // SAFETY: the handler is a function of ours in a library that is never unloaded.
     let _comes_out = unsafe { libc::atexit(at_exit) };
+    resources::before_the_end(comes_out);
     let has_begun = glibc::detached_thread(Box::new(|| {
         let _ended = unpanicked(stand_by);
     }));
@@ -208,10 +209,14 @@ pub(super) fn begin() {
 }
 
 extern "C" fn at_exit() {
+    let _ends_with_it_inside = comes_out();
+}
+
+/// Keeps the spare's thread out of the driver for good; whether it came out in time.
+fn comes_out() -> bool {
+    static IS_OUT: OnceLock<bool> = OnceLock::new();
     // A forked child has no such thread.
-    if is_armed() {
-        std::mem::forget(held(LESS_PATIENCE));
-    }
+    *IS_OUT.get_or_init(|| !is_armed() || held(LESS_PATIENCE).map(std::mem::forget).is_some())
 }
 
 fn stand_by() {

@@ -1,4 +1,5 @@
 //! Initialisation and devices.
+#![expect(unsafe_code, reason = "asks what to do at the end of the process")]
 
 use crate::abi::{Out, Text, entry_points};
 use crate::codes::{Code, Outcome};
@@ -6,6 +7,7 @@ use crate::contexts::current;
 use crate::device::{DRIVER_VERSION, TOTAL_MEMORY, attribute, pci_bus_id};
 use crate::driver::{Driver, driver, initialise};
 use std::ffi::{c_char, c_int, c_uint};
+use std::sync::Once;
 
 /// The share of the device that MPS leaves to this process, as its current context knows it.
 fn thread_percentage() -> f64 {
@@ -22,9 +24,30 @@ fn by_bus_id(driver: &Driver, wanted: &str) -> Outcome<c_int> {
     at.and_then(|at| c_int::try_from(at).ok()).ok_or(Code::INVALID_DEVICE)
 }
 
+/// With `MPS_SIM_SAYS_END` each copy of this library says on standard error that it does at the end of the process what it has
+/// asked for.
+fn says_its_end() {
+    extern "C" fn say() {
+        let line = b"a copy of the simulated driver ends\n";
+        // SAFETY: the bytes are there.
+        let _said = unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+    }
+    static ASKED: Once = Once::new();
+    if std::env::var_os("MPS_SIM_SAYS_END").is_some() {
+        ASKED.call_once(|| {
+            // SAFETY: a function of this library, which asks for it by itself.
+            let _full = unsafe { libc::atexit(say) };
+        });
+    }
+}
+
 entry_points! {
     fn cuInit(flags: c_uint) {
-        if flags == 0 { initialise() } else { Err(Code::INVALID_VALUE) }
+        if flags != 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        says_its_end();
+        initialise()
     }
 
     fn cuDriverGetVersion(version: Out<c_int>) {
