@@ -41,8 +41,9 @@ use crate::{
 
 /// How long a server may not be ready.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
-/// What a process whose context has died may be told when it asks for another one.
-const UNAVAILABLE: u32 = 46;
+/// What a process may be told that asks for a context: 46 where its last one has died, 999 where its server meets a fault
+/// meanwhile (an H100 and an H200 with 580.159.04; others are told 719 then).
+const NO_CONTEXT: [u32; 2] = [46, 999];
 /// Calls of a copy that may have no context yet.
 const BEFORE_CONTEXTS: [&str; 2] = ["cuInit", "cuDevicePrimaryCtxRetain"];
 
@@ -179,7 +180,7 @@ fn is_hit(Failed { call, answer }: Failed) -> bool {
         None | Some(Meaning::ForGood(_)) => false,
         Some(Meaning::Dead) => true,
         // There is no context yet that could be asked. A server that is not ready was waited for.
-        Some(Meaning::Perhaps) if BEFORE_CONTEXTS.contains(&call) => answer.0 == UNAVAILABLE,
+        Some(Meaning::Perhaps) if BEFORE_CONTEXTS.contains(&call) => NO_CONTEXT.contains(&answer.0),
         Some(Meaning::Perhaps) => errors::is_confirmed(Meaning::Perhaps),
     }
 }

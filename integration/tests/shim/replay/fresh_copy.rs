@@ -1,13 +1,12 @@
 //! A fresh copy of the driver that fails or ends at a step of what it is asked to do.
 
 use super::{finished, reason, replaying};
-use integration::sim::{Sim, error_of};
+use integration::sim::{Sim, error_of, find_event};
 use integration::under_test::once;
 
-/// What the fresh copy of the driver is asked to do, one after the other.
-const STEPS: [&str; 20] = [
-    "cuInit",
-    "cuDevicePrimaryCtxRetain",
+/// What the fresh copy of the driver is asked to do before it has a context, and what then, one after the other.
+const BEFORE_CONTEXTS: [&str; 2] = ["cuInit", "cuDevicePrimaryCtxRetain"];
+const STEPS: [&str; 18] = [
     "cuCtxSetCurrent",
     "cuMemAddressReserve",
     "cuMemImportFromShareableHandle",
@@ -39,6 +38,24 @@ fn a_fresh_copy_that_fails_leaves_the_program_with_the_error_it_had() {
             let name = step.trim_end_matches("_v2").trim_end_matches("WithPriority");
             let name = name.replace("GetDevicePointer", "Register").replace("WithFlags", "");
             assert!(reason(&refused).contains(&format!("{name} answers 999")), "{subject}: {step}: {refused:?}");
+        }
+    });
+}
+
+/// Where its server meets a fault meanwhile, the driver may answer so.
+#[test]
+fn a_fresh_copy_that_gets_no_context_gives_way_to_another_one() {
+    once(|subject| {
+        for step in BEFORE_CONTEXTS {
+            let sim = Sim::new(subject, &[("MPS_SIM_FAIL_AT", &format!("2:{step}"))]);
+            let gone_on = finished(&mut replaying(&sim, &["--faults", "trap", "--light", "--pinned"]));
+            assert_eq!(error_of(&gone_on), None, "{subject}: {step}: {gone_on:?}");
+            let end = find_event(&gone_on.stdout_text(), "end").expect("it ends");
+            assert_eq!(end["is_intact"], true, "{subject}: {step}: {end}");
+            assert_eq!(end["last"]["begun_again"], 1, "{subject}: {step}: {end}");
+            let said = gone_on.stderr_text();
+            let wanted = format!("was hit itself, {step} answers 999: begun again, copy 2 of 4");
+            assert!(said.contains(&wanted), "{subject}: {step}: {said}");
         }
     });
 }
