@@ -143,7 +143,7 @@ impl Kernel {
             Self::Fault(kind) => Err((kind, None)),
             Self::Hold(word) => {
                 let mut pause = BETWEEN_LOOKS;
-                while context.check().is_ok() && read_host(driver, word) == Some(0) {
+                while read_host(driver, context, word) == Some(0) {
                     context.pass_time(Some(pause))?;
                     pause = (pause * 2).min(LONGEST_BETWEEN_LOOKS);
                 }
@@ -219,9 +219,10 @@ impl Kernel {
     }
 }
 
-/// A word of host memory that this copy can reach.
-fn read_host(driver: &Driver, address: usize) -> Option<u32> {
-    let tables = driver.tables();
+/// A word of host memory that this copy can reach, as long as the kernel's context lives: whoever sees it end may give the
+/// memory back, which is then still in the copy's tables.
+fn read_host(driver: &Driver, context: &Context, address: usize) -> Option<u32> {
+    let tables = context.at_work(driver).ok()?;
     tables.ranges.is_accessible(address, WORD).then(|| allocations::read_volatile(address))
 }
 
@@ -267,8 +268,8 @@ impl Neighbour {
     fn run(self) {
         let find = || self.driver.tables().contexts.get(&self.context).cloned();
         let mut pause = BETWEEN_LOOKS;
-        while let Some(context) = find().filter(|context| context.check().is_ok()) {
-            match read_host(self.driver, self.word) {
+        while let Some(context) = find() {
+            match read_host(self.driver, &context, self.word) {
                 Some(0) => {
                     // One that has failed meanwhile is seen by the next look.
                     let _failed = context.pass_time(Some(pause));
