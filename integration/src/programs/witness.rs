@@ -24,6 +24,7 @@
 mod space;
 
 use super::report::Report;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 use remps_controld::parts::io::process::start_time;
@@ -142,6 +143,10 @@ impl Client {
         Ok(Self { pid, pidfd: pidfd::open(pid)?, started })
     }
 
+    fn has_ended(&self) -> io::Result<bool> {
+        Ok(poll(&mut [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO)? > 0)
+    }
+
     /// Readable when the process has ended.
     fn end(&self) -> io::Result<AsyncFd<OwnedFd>> {
         polled::register(self.pidfd.try_clone()?, Interest::READABLE)
@@ -176,6 +181,8 @@ async fn watch(report: Report, options: Options) -> Result<(), Failure> {
         };
         let attached = match attached {
             Err(AttachError::Gone) if number > 1 => break,
+            // What is found in a process that is ending is what was given up a moment ago.
+            Ok(_) if number > 1 && client.has_ended()? => break,
             attached => attached?,
         };
         let space = Space { report, client: Arc::clone(&client), uvm: Arc::clone(&uvm), number };

@@ -209,9 +209,13 @@ impl Tracker {
 
     /// The next fault that is waiting already. For a tracker that is about to be dropped because its client has ended:
     /// a daemon that is kept from running learns of the end and of the fault before it at the same time.
-    pub fn next_waiting(&mut self) -> Option<MemoryFault> {
-        let fault = self.untold.take().or_else(|| self.take());
-        fault.map(|fault| self.describe(fault))
+    /// Its GPU is asked for as by [`Tracker::next`], once more where that was dropped meanwhile.
+    pub async fn next_waiting(&mut self) -> Option<MemoryFault> {
+        let fault = self.untold.take().or_else(|| self.take())?;
+        if self.processors.name_of(fault.processor).is_none() {
+            self.ask_for_gpus(patient(PATIENCE_FOR_NAME)).await;
+        }
+        Some(self.describe(fault))
     }
 
     /// The next entry that is a fault of the client and not told yet.
