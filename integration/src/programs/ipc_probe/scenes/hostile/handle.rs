@@ -42,10 +42,11 @@ impl Handle {
         self.word(32)
     }
 
-    /// The same of a process that listens elsewhere.
+    /// The same of a process that listens elsewhere, where no other program that runs the scenes does.
     pub(super) fn at(&self, secret: u8) -> Self {
         let mut other = self.clone();
         other.0[8..24].fill(secret);
+        other.0[8..12].copy_from_slice(&std::process::id().to_le_bytes());
         other
     }
 
