@@ -76,7 +76,7 @@ class Daemon:
 
     def __exit__(self, _, error, __):
         if isinstance(error, Failed):
-            error.seen = self.picture()
+            error.seen = [*getattr(error, "seen", []), *self.picture()]
         for client in self.clients:
             client.end()
         self.quit(1)

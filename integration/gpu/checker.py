@@ -1,21 +1,31 @@
 """The checker on a real GPU: random CUDA programs under the preloaded library, undisturbed and with faults of their own,
-without MPS, or of a neighbour under our daemon; no value that a call has returned as good may be wrong.
+without MPS, or of a neighbour under our daemon; no value that a call has returned as good may be wrong. With
+`--replay spare` the programs beside a neighbour have spare copies of the driver.
 
 `mps-checker` has the rule and the programs. What it finds is printed by it as a program that shows it, in the result of
 the check that failed; `mps-checker --program FILE` runs such a program again.
 """
 
 import json
+import math
 import os
 import subprocess
 
+import replay
 from bench import Failed
 from faults import NO_QUARANTINE, configured
 
-PROGRAMS = ["mps-checker", "mps-aggressor"]
+PROGRAMS = ["mps-checker", "mps-aggressor", "mps-ipc-probe"]
 COUNTED = ("programs", "operations", "values", "recoveries", "clean", "errors")
 # Seconds that one run may take beside those that it was given.
 PATIENCE = 120
+# Programs that share memory and an event: scenes in which each one's fault is the others' too, as on one server, and in
+# which one of them lies to the others.
+TOGETHER = ["without_faults", "recorded_before_it_was_exported", "owner_is_killed_when_it_is_done", "numbers_are_not_taken_back"]
+TOGETHER += [f"at_random_together:{seed}" for seed in range(1, 7)]
+HOSTILE = ["page_is_written_over", "records_are_made_up", "handles_are_made_up", "page_cannot_be_made_smaller", "another_user_has_nothing"]
+# So many lines of what the programs have said on standard error go into the report of a run that found something.
+SAID = 400
 
 
 def environment(library, pipe):
@@ -24,7 +34,7 @@ def environment(library, pipe):
         "CUDA_MPS_PIPE_DIRECTORY": str(pipe),
         "LD_PRELOAD": str(library),
         "MPS_SHIM_KEEP": "state",
-        "MPS_SHIM_REPLAY": "in-place",
+        "MPS_SHIM_REPLAY": replay.WAY,
     }
 
 
@@ -41,7 +51,7 @@ def searched(ours, library, pipe, arguments, seconds):
     found = [line for line in lines if line["event"] in ("counterexample", "error", "stuck")]
     if found or not end or done.returncode != 0:
         failed = Failed(f"{len(found)} found, status {done.returncode}: {[line.get('why') for line in found]}")
-        failed.seen = found
+        failed.seen = [*found, *done.stderr.splitlines()[-SAID:]]
         raise failed
     return {name: end[name] for name in COUNTED}
 
@@ -72,11 +82,35 @@ def cases(ours, library):
     return {line["name"]: "found" if line["found"] else "right" for line in lines}
 
 
-def works(ours, library, quick):
-    """The suite: half an hour of random programs; with --quick a minute."""
-    seconds = 25 if quick else 900
-    return {
-        "cases": lambda: cases(ours, library),
-        "own": lambda: own(ours, library, seconds, 1),
-        "others": lambda: others(ours, library, seconds, 1_000_001),
+def scenes(ours, library, pipe, wanted):
+    program = [str(ours.root / "mps-ipc-probe"), "--events", *wanted]
+    done = subprocess.run(program, capture_output=True, text=True, env=environment(library, pipe), timeout=280)
+    found = {line["name"]: line["wrong"] or "right" for line in lines_of(done) if line["event"] == "scene"}
+    if done.returncode != 0 or not found:
+        failed = Failed(f"status {done.returncode}: {found}")
+        failed.seen = done.stderr.splitlines()[-SAID:]
+        raise failed
+    return found
+
+
+def shared(ours, library):
+    """Programs that share memory and an event, which do wrong, are killed or lie to each other: all scenes without MPS, and those
+    for one server under our daemon."""
+    with configured(ours, NO_QUARANTINE) as daemon:
+        # Those count the files of a program, to which a spare copy that is being made adds.
+        hostile = [] if replay.WAY == "spare" else HOSTILE
+        together = scenes(ours, library, daemon.pipe, TOGETHER + hostile)
+    alone = {} if replay.WAY == "spare" else scenes(ours, library, "/nowhere", [])
+    names = list(dict.fromkeys([*alone, *together]))
+    return {name: {"without MPS": alone.get(name, "not played"), "under our daemon": together.get(name, "not played")} for name in names}
+
+
+def works(ours, library, quick, seconds):
+    """The suite: half an hour of random programs; with --quick a minute, with --seconds so many for each kind of fault."""
+    seconds = int(seconds) if math.isfinite(seconds) else 25 if quick else 900
+    beside = {
+        f"cases{replay.with_copies()}": lambda: cases(ours, library),
+        f"others{replay.with_copies()}": lambda: others(ours, library, seconds, 1_000_001),
     }
+    beside[f"shared{replay.with_copies()}"] = lambda: shared(ours, library)
+    return {**beside, "own": lambda: own(ours, library, seconds, 1)} if replay.WAY != "spare" else beside

@@ -78,8 +78,6 @@ AT_REST = "the spare copy has all that the program has, which is at rest"
 # A recovery in the library's words: how long it took, and in which way.
 RECOVERED = re.compile(r": recovered .* in (\d+) us, number \d+( by the spare copy)?")
 EARLIER = "told of an earlier fault"
-# What a figure is called behind its name, by `MPS_SHIM_REPLAY`.
-WITH = {"spare": " with spare copies"}
 # The neighbour that does wrong, which has a row where it did not end by itself, and the seconds that it has for that.
 CULPRIT = "the culprit itself"
 TO_END_OF_CULPRIT = 60
@@ -600,7 +598,7 @@ def works(ours, library, quick, seconds, only, wanted, tell):
     # A table of some programs, or of a machine with several GPUs, stands beside that of all on one.
     which = ([f"on {suite.gpus} GPUs"] if suite.gpus > 1 else []) + (wanted or [])
     some = f" ({', '.join(which)})" if which else ""
-    names = {"bystanders": f"bystanders{WITH.get(replay.WAY, '')}{some}", "culprits": f"culprits{some}"}
+    names = {"bystanders": f"bystanders{replay.with_copies()}{some}", "culprits": f"culprits{some}"}
     share = 0.55 if not only or "culprits" in only else 1
     return {
         names["bystanders"]: lambda: bystanders(suite, share),

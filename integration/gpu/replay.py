@@ -54,6 +54,11 @@ TIMED = {"": "", ", not held back": NOT_HELD, ", with a standby": STANDBY, ", wi
 WAY = "in-place"
 
 
+def with_copies():
+    """What a figure is called behind its name."""
+    return " with spare copies" if WAY == "spare" else ""
+
+
 def environment(library, pipe):
     return {
         **os.environ,

@@ -64,3 +64,13 @@ fn programs_share_events_and_go_on_with_spare_copies() {
 fn programs_share_events_through_faults_and_ends() {
     once(|subject| play(command(&Sim::new(subject, &[]), &[], "in-place"), &format!("{subject} without MPS")));
 }
+
+/// As above, where the daemon gives each of them a server for a spare copy.
+#[test]
+fn programs_share_events_on_one_server_with_spare_copies() {
+    const SCENES: [&str; 2] = ["without_faults", "at_random_together:3"];
+    once(|subject| {
+        let sim = Sim::started(subject, &[]);
+        play(command(&sim, &SCENES, "spare"), &format!("{subject} with spare copies"));
+    });
+}
