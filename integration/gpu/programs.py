@@ -30,101 +30,35 @@ import itertools
 import json
 import math
 import os
-import re
 import shutil
-import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import hangs
 import replay
-from bench import Client, Failed, until
+from bench import Failed
 from faults import NO_QUARANTINE, configured
-from replay import environment
+from guest import EARLIER, SAID, SOON, TO_ANSWER, Program
+from roster import ALL, GUESTS, KERNELS, NOT_UNDER_MPS, OPTIONS
+from table import AT_ONCE, COLUMNS, CULPRIT, FAULTS, REACHING, SINCE, Table, each
 
 PROGRAMS = ["mps-aggressor"]
-HERE = Path(__file__).resolve().parent
-GUESTS = HERE / "guests"
-# Beside the sources in the repository, beside the programs where they were carried to a machine without them.
-KERNELS = next((p for p in (HERE.parent / "src/programs/kernels.ptx", HERE.parent / "kernels.ptx") if p.exists()), Path("kernels.ptx"))
-KINDS = ["oob", "trap", "misaligned", "assert"]
-# Each kind while the program is idle and while it is at work, and the table's columns.
-FAULTS = [(kind, is_busy) for is_busy in (False, True) for kind in KINDS]
-# Those that reach a neighbour: a failed assertion ends its own program alone.
-REACHING = [(kind, is_busy) for kind, is_busy in FAULTS if kind in replay.SHARED]
 TIMES = 20
-COLUMNS = {(kind, is_busy): f"{kind}, {'busy' if is_busy else 'idle'}" for kind, is_busy in FAULTS}
-# How many programs begin at once: each takes a core or two and about 1 GiB.
-AT_ONCE = max(1, 3 * (os.cpu_count() or 1) // 4)
 # How many have a fault of their own at once on one GPU: the kernel's side makes contexts one after the other, and many at
 # once wait for each other for tens of seconds.
 AT_FAULT = 2
-# Seconds for a program to be ready, compilers included, and for one answer; the latter with --quick, too.
-TO_BEGIN, TO_ANSWER, SOON = 150, 90, 45
-# Seconds between two reports of a table that is not whole yet.
-BETWEEN_REPORTS = 5
 # Seconds for which a program waits for a recovery: what does not come by then does not come.
 TO_REACH = 3
 # Seconds for which a program does nothing before a fault that is to find it idle.
 IDLE = 2
 # The same where a spare copy of the driver is to have all of it: until the library says so, or for so long.
 IDLE_WITH_SPARE = 12
-AT_REST = "the spare copy has all that the program has, which is at rest"
-# A recovery in the library's words: how long it took, and in which way.
-RECOVERED = re.compile(r": recovered .* in (\d+) us, number \d+( by the spare copy)?")
-EARLIER = "told of an earlier fault"
-# The neighbour that does wrong, which has a row where it did not end by itself, and the seconds that it has for that.
-CULPRIT = "the culprit itself"
+# Seconds for the neighbour that does wrong to end by itself.
 TO_END_OF_CULPRIT = 60
-# Seconds for a program to end by itself, and the column that says whether it has.
-TO_END, END = 20, "its end"
-# The column that says what an idle bystander has lost, and the one with the recoveries of all its processes.
-SINCE = "told, since"
-RECOVERIES = "recoveries, ms"
-# So much of what a failed program has said goes into the report.
-SAID = 1500
-
-ALLOCATORS = {"native": "backend:native", "expandable segments": "expandable_segments:True", "cudaMallocAsync": "backend:cudaMallocAsync"}
-
-
-def in_python(file, way="", module="torch", gpus=1, **environment):
-    return {"file": file, "way": way, "module": module, "gpus": gpus, "environment": environment}
-
-
-# Each program: its file, what it is told, what must be there.
-ALL = {
-    "PyTorch training, eager": in_python("torch_training.py", "eager"),
-    "PyTorch training, compiled": in_python("torch_training.py", "compiled"),
-    "PyTorch training, AMP": in_python("torch_training.py", "amp"),
-    "PyTorch inference, eager": in_python("torch_inference.py", "eager"),
-    "PyTorch inference, compiled": in_python("torch_inference.py", "compiled"),
-    "PyTorch inference, AMP": in_python("torch_inference.py", "amp"),
-    "PyTorch inference, graph": in_python("torch_inference.py", "graph"),
-    "PyTorch inference, profiler on": in_python("torch_inference.py", "profiled"),
-    **{
-        f"Llama of Transformers, {name}": in_python("llama.py", module="transformers", PYTORCH_CUDA_ALLOC_CONF=way, PYTORCH_ALLOC_CONF=way)
-        for name, way in ALLOCATORS.items()
-    },
-    "PyTorch DataLoader workers": in_python("data_loader.py"),
-    "torch.multiprocessing": in_python("shared_tensors.py"),
-    "CuPy": in_python("cupy_arrays.py", "plain", "cupy"),
-    "CuPy, FFT": in_python("cupy_arrays.py", "fft", "cupy"),
-    "CuPy, asynchronous pool": in_python("cupy_arrays.py", "async", "cupy"),
-    "JAX": in_python("jax_jit.py", module="jax"),
-    "Triton": in_python("triton_kernel.py", module="triton"),
-    "NCCL, one GPU": in_python("nccl.py", "1"),
-    "NCCL, two GPUs": in_python("nccl.py", "2", gpus=2),
-    **{f"CUDA C++, {path.stem}": {"file": path} for path in sorted((GUESTS / "samples").glob("*.cu"))},
-}
-# What nvcc needs besides, where a sample needs more than the usual.
-OPTIONS = {"nested": ["-rdc=true", "-lcudadevrt"]}
-# What the driver does not do under MPS (811), with the library or without it.
-NOT_UNDER_MPS = {"CUDA C++, nested": "Skipped(the driver launches no kernels from kernels under MPS)"}
 
 PROFILED = """
 import json, torch
@@ -204,233 +138,6 @@ class Suite:
         if done.returncode != 0:
             raise Failed(f"{source.name} does not compile: {done.stderr[-SAID:]}")
         return [str(program), str(KERNELS)]
-
-
-class Program(Client):
-    """A program with the library around it, and what it says on standard error."""
-
-    def __init__(self, suite, folder, name, pipe="/nowhere", more=None):
-        self.name, self.to_answer = name, suite.to_answer
-        caches = {"TRITON_CACHE_DIR": str(suite.ours.root / "triton"), "TORCHINDUCTOR_CACHE_DIR": str(suite.ours.root / "inductor")}
-        few = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "2", "PYTHONDONTWRITEBYTECODE": "1"}
-        few |= {"MPS_SHIM_LOG": "1"} if replay.WAY == "spare" else {}
-        self.environment = {**environment(suite.library, pipe), **caches, **few, **ALL[name].get("environment", {}), **(more or {})}
-        with suite.lock:
-            suite.begun += 1
-            number = suite.begun
-        self.errors = folder / f"errors {number} {name}".replace(" ", "-").replace(",", "")
-        command = suite.found[name]
-        super().__init__(self, ["sh", "-c", f'exec "$0" "$@" 2>>{self.errors}', *command])
-        self.recoveries = self.asked = 0
-
-    def begin(self, seconds=TO_BEGIN):
-        try:
-            self.wait("ready", min(TO_BEGIN, seconds))
-        except Failed as failed:
-            raise Failed(f"{failed}: {self.said()}") from failed
-
-    def ask(self, line, event):
-        """Sends a line; the answer."""
-        seen = sum(one["event"] == event for one in self.lines)
-        try:
-            self.process.stdin.write(line.encode() + b"\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            pass
-
-        def another():
-            self.read(0.01)
-            found = sum(one["event"] == event for one in self.lines) > seen
-            if not found and self.process.poll() is not None:
-                raise Failed(f"it ended with {self.process.returncode}: {self.said()}")
-            return found
-
-        try:
-            until(another, self.to_answer, f"the answer to `{line}`")
-        except Failed as failed:
-            raise Failed(failed if self.process.poll() is not None else f"{failed}: {self.said()}") from failed
-        return [one for one in self.lines if one["event"] == event][-1]
-
-    def cell(self, is_own, *steps):
-        """Asks for a round in one step or several; what came of it as a cell of the table. A program that is refused may end by
-        itself."""
-        try:
-            for line, event in steps:
-                found = self.ask(line, event)
-        except Failed:
-            if self.process.poll() is not None and self.reason():
-                return f"refused: {self.reason()}"
-            raise
-        return self.judge(found, is_own)
-
-    def judge(self, found, is_own):
-        """One round as a cell of the table."""
-        if found["wrong"]:
-            raise Failed(f"{found['wrong']} wrong values: {found}: {self.said()}")
-        before, self.recoveries = self.recoveries, found["recoveries"]
-        if self.recoveries == before:
-            if not found["told"] and not found["codes"]:
-                if is_own or not found["is_same"]:
-                    raise Failed(f"not told of a fault of its own, or not right: {found}: {self.said()}")
-                return "not reached"
-            reason = self.reason()
-            return f"refused: {reason}" if reason or not found["is_same"] else EARLIER
-        if not found["is_same"]:
-            return f"gives up: {(found['told'] or ['without an error'])[-1]}{self.complaint()}"
-        earlier = found.get("earlier", 0)
-        told, codes = len(found["told"]) - earlier, len(found["codes"])
-        # A busy program's culprit is a thread of its own: two threads are told once each.
-        times = max(codes, told) if found["rounds"] > 1 else codes + told
-        if is_own and times == 0:
-            raise Failed(f"not told of a fault of its own: {found}: {self.said()}")
-        cell = ["unaware", "told once"][times] if times < 2 else f"told {times} times"
-        return f"{cell} (and before)" if earlier else cell
-
-    def lost(self):
-        """What the last recovery has lost, in the library's words."""
-        lines = [line.split(": ", 1)[-1] for line in self.all_said().splitlines() if line.startswith("mps-client-shim[")]
-        last = max((index for index, line in enumerate(lines) if line.startswith("recovered")), default=None)
-        if last is None:
-            return "nothing was told"
-        streams = lines[last].split("streams with lost work: ")[-1].split(",")[0]
-        anew = [line.split(": ", 1)[-1] for line in lines[last + 1 :] if line.startswith("modules begun anew")]
-        return ", ".join(([f"streams with lost work: {streams}"] if streams != "0" else []) + [f"modules begun anew: {one}" for one in anew])
-
-    def is_level(self):
-        """Whether the spare copy has all of it as it is at rest since the last recovery."""
-        lines = [line for line in self.all_said().splitlines() if "the spare copy has all" in line or RECOVERED.search(line)]
-        return bool(lines) and lines[-1].endswith(AT_REST)
-
-    def recovered_ms(self):
-        """How long its recoveries since the last time took that this was asked, and whether a spare copy was gone on with."""
-        found = [(bool(is_by_spare), int(took) / 1000) for took, is_by_spare in RECOVERED.findall(self.all_said())]
-        asked, self.asked = self.asked, len(found)
-        return found[asked:]
-
-    def reason(self):
-        refused = [line.split(": ", 2)[-1] for line in self.all_said().splitlines() if "not recovered" in line]
-        return refused[-1] if refused else None
-
-    def complaint(self):
-        """What the library has last said that is neither a recovery nor a report, behind a semicolon."""
-        lines = [line for line in self.all_said().splitlines() if line.startswith("mps-client-shim[") and ": recovered" not in line]
-        return f"; the library says: {lines[-1].split(': ', 1)[-1]}" if lines else ""
-
-    def hangs(self):
-        """Tells where its threads are."""
-        lines = hangs.of_kernel(self.pid, self.name)
-        debugger = shutil.which("gdb") or shutil.which("cuda-gdb")
-        if debugger:
-            command = [debugger, "-batch", "-nx", "-p", str(self.pid), "-ex", "thread apply all bt 24"]
-            try:
-                lines += subprocess.run(command, capture_output=True, text=True, timeout=TO_END).stdout.splitlines()
-            except subprocess.TimeoutExpired:
-                lines.append(f"{debugger} does not end")
-        print(f"{self.name} hangs:", *lines, sep="\n", file=sys.stderr, flush=True)
-
-    def all_said(self):
-        return self.errors.read_text(errors="replace") if self.errors.exists() else ""
-
-    def said(self):
-        """The end of what it has said, but for the report of what was kept."""
-        return "\n".join(line[:400] for line in self.all_said().splitlines() if not line.startswith('{"pid"'))[-SAID:]
-
-
-class Table:
-    """Cells by program and fault; a cell that failed is told, and fails the figure when all is done."""
-
-    def __init__(self, suite, figure):
-        self.cells, self.failed, self.suite, self.figure = {}, [], suite, figure
-        self.recovered = {}
-        self.lock, self.told_at = threading.Lock(), time.monotonic()
-
-    def put(self, name, kind, cell):
-        print(f"{name}, {kind}: {cell}", file=sys.stderr, flush=True)
-        with self.lock:
-            self.cells.setdefault(name, {}).setdefault(kind, Counter())[cell] += 1
-            self.tell()
-
-    def tell(self):
-        """Reports what there is so far: the machine may be taken away before the rest."""
-        if time.monotonic() > self.told_at + BETWEEN_REPORTS:
-            self.suite.tell(self.figure, self.rows())
-            self.told_at = time.monotonic()
-
-    def is_not_tried(self, name, kind):
-        with self.lock:
-            if not self.cells.setdefault(name, {}).get(kind):
-                self.cells[name][kind] = Counter({"not tried": 1})
-
-    def fails(self, name, kind, error):
-        print(f"{name}, {kind}: FAILED: {error}", file=sys.stderr, flush=True)
-        with self.lock:
-            self.failed.append(f"{name}, {kind}: {error}")
-            self.cells.setdefault(name, {}).setdefault(kind, Counter())["**failed**"] += 1
-            self.tell()
-
-    def leaves(self, name, program):
-        """Lets a program that is well end by itself. One that waits for ever has lost work that its libraries wait for."""
-        program.process.stdin.close()
-        try:
-            status = program.process.wait(TO_END)
-        except subprocess.TimeoutExpired:
-            program.hangs()
-            program.process.kill()
-            program.process.wait()
-            return self.put(name, END, f"does not end in {TO_END} s")
-        if status != 0:
-            return self.fails(name, END, f"ended with {status}: {program.said()}")
-        return self.put(name, END, "well")
-
-    def takes_in(self, name, is_busy, recovered):
-        """How long each recovery took, and whether it was by a spare copy."""
-        with self.lock:
-            for is_by_spare, took in recovered:
-                self.recovered.setdefault(name, {}).setdefault((is_busy, is_by_spare), []).append(took)
-
-    def recoveries_of(self, name):
-        parts = []
-        for (is_busy, is_by_spare), took in sorted(self.recovered.get(name, {}).items()):
-            way = f"{'busy' if is_busy else 'idle'}, {'by the spare copy' if is_by_spare else 'without'}"
-            parts.append(f"{way}: {len(took)}, {min(took):.3g} / {statistics.median(took):.3g} / {max(took):.3g}")
-        return {RECOVERIES: "; ".join(parts)} if parts else {}
-
-    def rows(self):
-        def text(cells):
-            return "; ".join(cell if count == 1 and len(cells) == 1 else f"{cell} ({count})" for cell, count in cells.most_common())
-
-        rows = {}
-        for name in (*ALL, CULPRIT):
-            if name in self.cells:
-                rows[name] = {kind: text(self.cells[name][kind]) for kind in (*COLUMNS.values(), END, SINCE) if kind in self.cells[name]}
-                rows[name] |= self.recoveries_of(name)
-            elif name in (self.suite.missing or {}):
-                rows[name] = {kind: self.suite.missing[name] for kind in COLUMNS.values()}
-        return rows
-
-    def result(self):
-        rows = self.rows()
-        if self.failed:
-            raise Failed("; ".join(self.failed), {**rows, "failures": dict(enumerate(self.failed, 1))})
-        return rows
-
-
-def each(names, work, table=None, kind="begins", at_once=AT_ONCE):
-    """Does the same with every program, some at a time. What fails is told at the end, or put into the table."""
-    with ThreadPoolExecutor(max(1, at_once)) as pool:
-        done = {name: pool.submit(work, name) for name in names}
-    result, failed = {}, []
-    for name, future in done.items():
-        error = future.exception()
-        if error is None:
-            result[name] = future.result()
-        elif table is not None:
-            table.fails(name, kind, f"{type(error).__name__}: {error}")
-        else:
-            failed.append(f"{name}: {type(error).__name__}: {error}")
-    if failed:
-        raise Failed("; ".join(failed) + f"; others: {result}")
-    return result
 
 
 def culprits(suite):

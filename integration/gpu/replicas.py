@@ -23,8 +23,9 @@ import time
 from bench import Client, Failed, until
 from faults import NO_QUARANTINE, configured
 from figures import spread
-from programs import GUESTS, KERNELS, SAID
+from guest import SAID
 from replay import environment
+from roster import GUESTS, KERNELS
 
 PROGRAMS = []
 SERVER = GUESTS / "model_server.py"
