@@ -25,6 +25,7 @@ use sim_wire::fault::FaultKind;
 use sim_wire::rpc::Notice;
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes of the words that the kernels work on.
@@ -150,8 +151,7 @@ impl Kernel {
                 return context.check();
             }
             Self::Neighbour(word) => {
-                let neighbour = Neighbour { driver, device: context.device, context: context.handle, word };
-                return neighbour.watch();
+                return Neighbour { driver, context: of_kernel(driver, context)?, word }.watch();
             }
             Self::Mix(to, from, count, key) => {
                 let tables = context.at_work(driver)?;
@@ -249,11 +249,16 @@ impl Drop for AtGate {
     }
 }
 
+/// A kernel's context, as long as that lives. After a reset another one may have its handle.
+fn of_kernel(driver: &Driver, context: &Context) -> Outcome<Arc<Context>> {
+    let found = context.at_work(driver)?.contexts.get(&context.handle).cloned();
+    found.filter(|found| std::ptr::eq(&raw const **found, context)).ok_or(Code::CONTEXT_IS_DESTROYED)
+}
+
 /// Waits beside a context for a neighbour's fault.
 struct Neighbour {
     driver: &'static Driver,
-    device: u32,
-    context: usize,
+    context: Arc<Context>,
     /// Address of the words.
     word: usize,
 }
@@ -266,18 +271,17 @@ impl Neighbour {
     }
 
     fn run(self) {
-        let find = || self.driver.tables().contexts.get(&self.context).cloned();
         let mut pause = BETWEEN_LOOKS;
-        while let Some(context) = find() {
-            match read_host(self.driver, &context, self.word) {
-                Some(0) => {
+        while let Some(code) = read_host(self.driver, &self.context, self.word) {
+            match code {
+                0 => {
                     // One that has failed meanwhile is seen by the next look.
-                    let _failed = context.pass_time(Some(pause));
+                    let _failed = self.context.pass_time(Some(pause));
                     pause = (pause * 2).min(LONGEST_BETWEEN_LOOKS);
                 }
-                Some(NO_NEIGHBOUR) | None => return,
-                Some(code) => {
-                    let on_device = |context: &&std::sync::Arc<Context>| context.device == self.device;
+                NO_NEIGHBOUR => return,
+                code => {
+                    let on_device = |context: &&Arc<Context>| context.device == self.context.device;
                     let hurt: Vec<_> = self.driver.tables().contexts.values().filter(on_device).cloned().collect();
                     hurt.iter().for_each(|context| context.hear(self.driver, Some(Notice::Poison(code))));
                     allocations::fill(self.word + WORD, &1_u32.to_le_bytes(), 1);

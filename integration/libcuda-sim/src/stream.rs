@@ -174,8 +174,8 @@ pub(crate) fn of_this_thread(context: &Arc<Context>, handle: impl FnOnce() -> Ou
 pub(crate) struct Event {
     /// What it was last recorded in.
     pub(crate) ticket: Mutex<Option<Ticket>>,
-    /// When that was reached.
-    pub(crate) reached: Arc<Mutex<Option<Instant>>>,
+    /// When that was reached: of each record by itself, since an earlier one may be reached later, in another stream.
+    pub(crate) reached: Mutex<Arc<Mutex<Option<Instant>>>>,
     /// Whether anybody may ask when that was.
     pub(crate) has_time: bool,
     /// The context it was made in: a primary context has the same handle after a reset.
@@ -186,7 +186,7 @@ impl Event {
     /// An event of this context that was not recorded yet.
     pub(crate) fn new(context: &Arc<Context>, has_time: bool) -> Self {
         let origin = Arc::downgrade(context);
-        Self { ticket: Mutex::default(), reached: Arc::default(), has_time, origin }
+        Self { ticket: Mutex::default(), reached: Mutex::default(), has_time, origin }
     }
 
     /// Whether it was made in this very context.

@@ -8,7 +8,7 @@ use crate::contexts::current;
 use crate::driver::{Driver, driver};
 use crate::stream::{Event, FOR_CONTEXT, NON_BLOCKING, Stream};
 use std::ffi::c_uint;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// `CU_EVENT_DISABLE_TIMING`.
@@ -59,15 +59,16 @@ fn record_behind(
     event: &Arc<Event>,
     is_done: impl Fn(&State) -> bool + Send + 'static,
 ) -> Outcome {
-    let reached = Arc::clone(&event.reached);
-    *reached.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    let reached = Arc::new(Mutex::new(None));
+    let own = Arc::clone(&reached);
     let operation = move |context: &Context| {
         context.wait_until(is_done)?;
-        *reached.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *own.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         Ok(())
     };
-    let ticket = stream.enqueue(context, Box::new(operation))?;
-    *event.ticket.lock().unwrap_or_else(PoisonError::into_inner) = Some(ticket);
+    let mut last = event.ticket.lock().unwrap_or_else(PoisonError::into_inner);
+    *last = Some(stream.enqueue(context, Box::new(operation))?);
+    *event.reached.lock().unwrap_or_else(PoisonError::into_inner) = reached;
     Ok(())
 }
 
@@ -101,8 +102,10 @@ fn record_for(context: &Arc<Context>, event: &Arc<Event>) -> Outcome {
 fn elapsed(milliseconds: &Out<f32>, start: usize, end: usize) -> Outcome {
     let reached = |handle| {
         let (_, event) = event(handle)?;
-        ticket(&event).filter(|_| event.has_time).ok_or(Code::INVALID_HANDLE)?;
-        let reached = *event.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        let ticket = event.ticket.lock().unwrap_or_else(PoisonError::into_inner);
+        ticket.filter(|_| event.has_time).ok_or(Code::INVALID_HANDLE)?;
+        let reached = Arc::clone(&event.reached.lock().unwrap_or_else(PoisonError::into_inner));
+        let reached = *reached.lock().unwrap_or_else(PoisonError::into_inner);
         reached.ok_or(Code::NOT_READY)
     };
     let (start, end): (Instant, Instant) = (reached(start)?, reached(end)?);

@@ -34,6 +34,7 @@ const TABLE: &[Row] = &[
     ("what was lost and told is lost again with another device's context", told_before),
     ("a thread is not told of what the one that has begun it was not told of", begun_by_untold),
     ("a graph whose kernels have ended with their context is in a recovery's way", graph_of_reset),
+    ("an event has a time when it comes where it was recorded before", time_of_before),
 ];
 
 /// All of them.
@@ -314,6 +315,27 @@ fn graph_of_reset() -> Program {
     let mix = Node::Mix { to: all_of(0), from: all_of(1), cells: CELLS, key: 3 };
     let graph = What::MakeGraph { graph: 0, stream: 0, is_captured: true, nodes: vec![mix] };
     ops.extend([stream(0, 0), (0, graph), neighbour(1), (0, What::Reset { device: 0 })]);
+    program(ops)
+}
+
+/// It was recorded in one stream, and then in another one, which does not come so far.
+fn time_of_before() -> Program {
+    let mut ops = two_blocks(0);
+    ops.extend([
+        stream(0, 0),
+        stream(1, 0),
+        (0, What::MakeEvent { event: 0, device: 0, is_timeless: false }),
+        (0, What::Hold { on: A }),
+        (0, What::Record { event: 0, on: A }),
+    ]);
+    ops.extend(busy(0, B));
+    ops.extend([
+        (0, What::Record { event: 0, on: B }),
+        (0, What::SyncStream { on: A }),
+        (0, What::AskTime { from: 0, to: 0 }),
+        neighbour(0),
+        (0, What::ReadAll),
+    ]);
     program(ops)
 }
 
