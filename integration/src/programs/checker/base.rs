@@ -1,6 +1,7 @@
 //! What all programs of a process share: contexts, kernels, pages of words for kernels that wait.
 
 use super::api::{self, Answer, Api, Failed};
+use super::machine::memory::{FOR_KERNELS, PAGE, page};
 use super::machine::write_word;
 use super::program::Program;
 use std::ffi::CStr;
@@ -12,8 +13,8 @@ pub(in crate::programs) const KERNELS: &str = concat!(include_str!("kernels.ptx"
 const BETWEEN_TICKS: Duration = Duration::from_millis(2);
 /// How often a call is made of which the error is none of a program's.
 const TRIES: usize = 8;
-/// Bytes of a page.
-const PAGE: usize = 4096;
+/// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED`.
+const ALREADY_REGISTERED: u32 = 712;
 /// Most devices that are used.
 pub(super) const MOST_DEVICES: i32 = 2;
 
@@ -38,16 +39,17 @@ struct Device {
     kernels: Kernels,
     /// Where the simulated neighbour is waited for.
     fate: usize,
-    /// Words of host memory.
+    /// Words of host memory. The page is never freed: who watches for a neighbour in a dead copy of the driver still does when
+    /// its device is reset.
     page: usize,
     /// How often it was reset.
     resets: u32,
 }
 
 impl Device {
-    /// A device's context, current from now on, and what all programs need there.
-    fn new(api: &Api, ordinal: i32) -> Answer<Self> {
-        let (mut context, mut module, mut fate, mut page) = (0, 0, 0, 0);
+    /// A device's context, current from now on, and what all programs need there, with a page that is the device's already.
+    fn new(api: &Api, ordinal: i32, page: usize) -> Answer<Self> {
+        let (mut context, mut module, mut fate) = (0, 0, 0);
         api.cuDevicePrimaryCtxRetain(&raw mut context, ordinal)?;
         api.cuCtxSetCurrent(context)?;
         api.cuModuleLoadData(&raw mut module, KERNELS.as_ptr().cast())?;
@@ -66,7 +68,9 @@ impl Device {
             neighbour: function(c"neighbour")?,
         };
         api.cuStreamCreate(&raw mut fate, 1)?;
-        api.cuMemHostAlloc(&raw mut page, PAGE, 1)?;
+        // Where this is tried again it may be done.
+        let registered = api.cuMemHostRegister_v2(page, PAGE, FOR_KERNELS);
+        registered.or_else(|failed| if failed.code == ALREADY_REGISTERED { Ok(()) } else { Err(failed) })?;
         (0..PAGE / 4).for_each(|word| write_word(page + word * 4, 0));
         Ok(Self { context, kernels, fate, page, resets: 0 })
     }
@@ -117,7 +121,7 @@ impl Base {
         let mut count = 0;
         api.cuDeviceGetCount(&raw mut count)?;
         let ordinals = 0..count.min(most).min(MOST_DEVICES);
-        let devices = ordinals.map(|ordinal| Device::new(api, ordinal)).collect::<Answer<Vec<Device>>>()?;
+        let devices = ordinals.map(|ordinal| Device::new(api, ordinal, page())).collect::<Answer<Vec<Device>>>()?;
         Ok(Self { api, devices: RwLock::new(devices) })
     }
 
@@ -129,9 +133,21 @@ impl Base {
         self.devices.read().unwrap_or_else(PoisonError::into_inner)[usize::from(device)]
     }
 
+    /// Resets a device's context.
+    pub(super) fn reset(&self, device: u8) -> Answer {
+        let page = self.device(device).page;
+        // As at any other end the error is dropped, and what is there is no longer of use to anybody.
+        let _unregistered = self.api.cuMemHostUnregister(page);
+        let answer = self.api.cuDevicePrimaryCtxReset_v2(device.into());
+        if answer.is_err() {
+            self.api.cuMemHostRegister_v2(page, PAGE, FOR_KERNELS)?;
+        }
+        answer
+    }
+
     /// What all programs need on a device, after its context was reset.
     pub(super) fn make_again(&self, device: u8) -> Answer {
-        let made = Device::new(self.api, device.into())?;
+        let made = Device::new(self.api, device.into(), self.device(device).page)?;
         self.with(|devices| {
             let of = &mut devices[usize::from(device)];
             *of = Device { resets: of.resets + 1, ..made };

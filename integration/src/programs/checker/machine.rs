@@ -4,7 +4,7 @@ mod arrays;
 mod copies;
 mod host;
 mod launches;
-mod memory;
+pub(super) mod memory;
 mod perform;
 mod resets;
 

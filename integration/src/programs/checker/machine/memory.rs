@@ -12,9 +12,9 @@ use std::sync::OnceLock;
 
 /// `CU_MEMHOSTALLOC_PORTABLE`, and with it `CU_MEMHOSTREGISTER_DEVICEMAP`.
 const PORTABLE: u32 = 1;
-const FOR_KERNELS: u32 = 3;
+pub(in super::super) const FOR_KERNELS: u32 = 3;
 /// Bytes of a page of the host's, and of a piece of memory that a device maps.
-const PAGE: usize = 4096;
+pub(in super::super) const PAGE: usize = 4096;
 const PIECE: usize = 2 << 20;
 /// The beginnings of `CUmemPoolProps` and `CUmemAllocationProp`: memory of a device that is pinned, for nobody else.
 const ALLOCATION: [u32; 22] = {
@@ -35,7 +35,7 @@ const TEXT: &CStr =
 const NAME: &CStr = c"it";
 
 /// Zeroes of the host's on a page of their own.
-fn page() -> usize {
+pub(in super::super) fn page() -> usize {
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping, wherever the kernel puts it.
     let page = unsafe { libc::mmap(ptr::null_mut(), PAGE, access, flags, -1, 0) };

@@ -13,7 +13,7 @@ impl Machine<'_> {
         if self.reset != Some(device) {
             self.api.cuCtxSynchronize()?;
             self.give_back(device);
-            self.api.cuDevicePrimaryCtxReset_v2(device.into())?;
+            self.base.reset(device)?;
             self.reset = Some(device);
         }
         // Whatever comes of it, nothing is current that was.
