@@ -18,7 +18,7 @@ pub(super) struct Stream {
     pub(super) is_blocking: bool,
     pub(super) before: Ops,
     /// Kernels at its end that one which may begin early need not come after.
-    kernels: Ops,
+    pub(super) kernels: Ops,
 }
 
 impl Stream {
