@@ -9,6 +9,7 @@ pub mod aggressor;
 pub mod bystander;
 pub mod checker;
 pub mod cost;
+mod crash;
 pub mod first_alloc;
 pub mod gpu;
 pub mod heir;

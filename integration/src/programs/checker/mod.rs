@@ -28,7 +28,6 @@ mod api;
 mod base;
 pub(super) use base::KERNELS;
 mod cases;
-mod crash;
 mod fate;
 mod generate;
 mod graphs;

@@ -6,13 +6,13 @@
 //! be.
 
 use super::base::Base;
-use super::crash;
 use super::fate::{Fate, Neighbours};
 use super::judge::Wrong;
 use super::machine::{Machine, Used};
 use super::plan::Plan;
 use super::program::{LATE, Program, THREADS, What};
 use super::steps;
+use crate::programs::crash;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -4,7 +4,8 @@ use super::base::Base;
 use super::options::Options;
 use super::program::Program;
 use super::run::{self, Found, HEARTBEAT, Outcome};
-use super::{FOUND, Report, STUCK, crash, generate, steps};
+use super::{FOUND, Report, STUCK, generate, steps};
+use crate::programs::crash;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +35,7 @@ static SEED: AtomicU64 = AtomicU64::new(0);
 
 fn base(report: Report, options: &Options) -> Result<Base, ExitCode> {
     watch(report, &SEED);
-    crash::watch();
+    crash::watch(libc::STDOUT_FILENO);
     Base::new(i32::from(options.devices)).map_err(|failed| {
         report.say("error", json!({ "call": failed.call, "code": failed.code }));
         ExitCode::from(2)

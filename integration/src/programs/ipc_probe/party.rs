@@ -25,6 +25,7 @@ mod events;
 mod misuse;
 mod time;
 
+use super::super::crash;
 use super::{handle_of, opened, parsed, text_of};
 use crate::programs::checker::KERNELS;
 use crate::programs::gpu::{Argument, Gpu, GpuError, Kernel, Stream, initialise};
@@ -264,6 +265,7 @@ impl Party {
 
 /// The program.
 pub(super) fn run() -> ExitCode {
+    crash::watch(libc::STDERR_FILENO);
     let mut party = Party::new();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let done = party.as_mut().map_err(|error| error.clone()).and_then(|party| party.does(&line));

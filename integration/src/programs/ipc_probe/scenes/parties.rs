@@ -37,7 +37,13 @@ impl Party {
 
     pub(super) fn tell(&mut self, line: &str) -> Found<()> {
         let to = self.to.as_mut().ok_or("it was let go")?;
-        writeln!(to, "{line}").map_err(|error| format!("{}: {line}: {error}", self.name))
+        writeln!(to, "{line}").map_err(|_| self.has_ended(line))
+    }
+
+    /// How one has ended that reads or answers no more.
+    fn has_ended(&mut self, line: &str) -> String {
+        let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        format!("{}: {line}: it has ended: {status}", self.name)
     }
 
     /// The driver's code, and a word.
@@ -48,7 +54,11 @@ impl Party {
             .trim_end_matches('\n')
             .split_once(' ')
             .and_then(|(code, word)| Some((code.parse().ok()?, word.to_owned())));
-        parsed.filter(|_| count > 0).ok_or_else(|| format!("{}: {line}: it has ended", self.name))
+        match parsed {
+            Some(answer) => Ok(answer),
+            None if count > 0 => Err(format!("{}: {line}: it says {text:?}", self.name)),
+            None => Err(self.has_ended(line)),
+        }
     }
 
     pub(super) fn does(&mut self, line: &str) -> Found<(u32, String)> {

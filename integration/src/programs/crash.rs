@@ -1,6 +1,6 @@
 //! Where a process dies: a program of the driver's that follows an address to nowhere ends by a signal, on a machine
 //! without a debugger, in a process of which only the end is seen. The handler writes one line, `crash`, to standard
-//! output: the signal, the address, the registers, what is mapped around that address, the calls of the thread, and the
+//! output or error: the signal, the address, the registers, what is mapped around that address, the calls of the thread, and the
 //! operation that was under way.
 //!
 //! It allocates nothing, takes no lock, and then lets the signal do what it does.
@@ -9,7 +9,7 @@
 use std::ffi::{c_int, c_void};
 use std::fmt::{self, Write as _};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 /// Calls of a stack that are told at most.
 const DEPTH: usize = 48;
@@ -25,6 +25,8 @@ static SEED: AtomicU64 = AtomicU64::new(0);
 /// The operation under way, and whether the run is a disturbed one.
 static OPERATION: AtomicUsize = AtomicUsize::new(0);
 static IS_DISTURBED: AtomicUsize = AtomicUsize::new(0);
+/// Where the line goes.
+static TO: AtomicI32 = AtomicI32::new(libc::STDOUT_FILENO);
 /// Where there is room for the table of mappings.
 static ROOM: AtomicUsize = AtomicUsize::new(0);
 
@@ -163,11 +165,12 @@ extern "C" fn answer(signal: c_int, about: *mut libc::siginfo_t, context: *mut c
         line.length += 1;
     }
     // SAFETY: so many bytes are there.
-    unsafe { libc::write(1, line.bytes.as_ptr().cast(), line.length) };
+    unsafe { libc::write(TO.load(Ordering::Relaxed), line.bytes.as_ptr().cast(), line.length) };
 }
 
-/// From now on a crash is told, and ends the process as before.
-pub(super) fn watch() {
+/// From now on a crash is told to this descriptor, and ends the process as before.
+pub(super) fn watch(to: c_int) {
+    TO.store(to, Ordering::Relaxed);
     ROOM.store(Box::leak(vec![0_u8; MAPS].into_boxed_slice()).as_mut_ptr().expose_provenance(), Ordering::Relaxed);
     let mut one = [null_mut::<c_void>(); 1];
     // SAFETY: there is room for one. The first time it loads a library, which a handler must not.
