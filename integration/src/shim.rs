@@ -18,6 +18,11 @@ pub fn with_steps() -> PathBuf {
     built_library("libmps_client_shim.so")
 }
 
+/// The program with a build of the library that has what only tests ask for (`MPS_SHIM_TEST_…`), whichever is under test.
+pub fn asked_by_tests(command: &mut Command) -> &mut Command {
+    command.env("LD_PRELOAD", with_steps())
+}
+
 /// The program with all that it has kept or noted, and a report on standard error.
 #[must_use]
 pub fn recording(command: Command) -> Command {

@@ -23,7 +23,8 @@ fn go(sim: &Sim) -> PathBuf {
 
 /// The dead copy of this program is not cut off before there is that file.
 fn held<'a>(sim: &Sim, command: &'a mut Command) -> &'a mut Command {
-    command.env("MPS_SHIM_TEST_AT", "hold:burial-begun").env("MPS_SHIM_TEST_GO", go(sim)).env("MPS_SHIM_LOG", "1")
+    let command = shim::asked_by_tests(command).env("MPS_SHIM_TEST_AT", "hold:burial-begun");
+    command.env("MPS_SHIM_TEST_GO", go(sim)).env("MPS_SHIM_LOG", "1")
 }
 
 fn lets_go(sim: &Sim) {
@@ -149,7 +150,7 @@ fn a_dead_copy_is_cut_off_and_given_back_where_there_was_no_thread_for_it() {
         let kinds = ["oob"; 6];
         let counts = [None, Some("fail:dead-copys-thread:5")].map(|failing| {
             let mut command = replaying(&sim, &["--light", "--resources", "--faults", &kinds.join(",")]);
-            command.envs(failing.map(|failing| ("MPS_SHIM_TEST_AT", failing)));
+            shim::asked_by_tests(&mut command).envs(failing.map(|failing| ("MPS_SHIM_TEST_AT", failing)));
             let finished = run(&mut command, b"", LIMIT * 2).expect("the probe runs");
             is_whole(&finished, kinds.len() as u64, &format!("{subject}: {failing:?}"));
             let faults = events(&finished, "fault");
@@ -165,7 +166,8 @@ fn a_dead_copy_is_cut_off_and_given_back_where_there_was_no_thread_for_it() {
 fn of_a_dead_server(sim: &Sim, armed: Option<&str>) -> Finished {
     fs::rename(sim.lab.pipe_dir().join("shim"), sim.lab.pipe_dir().join("aside")).expect("the door is there");
     let mut command = shim::recording(sim.command("mps-replay-probe", &["--scene", "finished-and-asking"]));
-    command.env("MPS_SHIM_REPLAY", "in-place").envs(armed.map(|armed| ("MPS_SHIM_TEST_AT", armed)));
+    command.env("MPS_SHIM_REPLAY", "in-place");
+    shim::asked_by_tests(&mut command).envs(armed.map(|armed| ("MPS_SHIM_TEST_AT", armed)));
     let program = Process::start(&mut command);
     sim.wait_event(&program, "pending");
     kill(Pid::from_raw(sim.server()), Signal::SIGKILL).expect("it runs");

@@ -54,7 +54,8 @@ fn bench(subject: &Subject, hold: u32) -> Sim {
 fn before_its_contexts(sim: &Sim) -> Process {
     let arguments = ["--light", "--at-once", "--seconds", "600", "--recoveries", "1"];
     let mut command = shim::recording(sim.command("mps-replay-probe", &arguments));
-    command.env("MPS_SHIM_REPLAY", "in-place").env("MPS_SHIM_TEST_AT", "hold:copy-initialised");
+    command.env("MPS_SHIM_REPLAY", "in-place");
+    shim::asked_by_tests(&mut command).env("MPS_SHIM_TEST_AT", "hold:copy-initialised");
     let program = Process::start(command.env("MPS_SHIM_TEST_GO", go(sim)));
     sim.wait_event(&program, "ready");
     // Its own error, or that of its server's end.

@@ -35,8 +35,10 @@ fn program(subject: &Subject, program: &str, how: &[&str], more: &[(&str, &str)]
 fn checked_by(sim: &Sim, replay: &str, arguments: &[&str]) -> (Finished, Vec<Value>) {
     let mut command = shim::recording(sim.command("mps-checker", arguments));
     command.env("MPS_SHIM_REPLAY", replay).env_remove("MPS_SHIM_REPORT");
-    // Without a daemon a spare copy stands where the program does, on the GPU itself.
-    command.env("MPS_SHIM_TEST_SPARE", sim.lab.pipe_dir());
+    if replay == "spare" {
+        // Without a daemon a spare copy stands where the program does, on the GPU itself.
+        shim::asked_by_tests(&mut command).env("MPS_SHIM_TEST_SPARE", sim.lab.pipe_dir());
+    }
     let finished = run(&mut command, b"", LIMIT * if is_long() { 60 } else { 5 }).expect("the checker runs");
     let lines = finished.stdout_text().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     (finished, lines)

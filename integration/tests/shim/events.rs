@@ -54,7 +54,7 @@ fn programs_share_events_and_go_on_with_spare_copies() {
         let (sim, other) = (Sim::new(subject, &[]), Sim::started(subject, &[]));
         for scene in ["owner_goes_on_with_a_spare_copy", "peer_goes_on_with_a_spare_copy"] {
             let mut command = command(&sim, &[scene], "spare");
-            command.env("MPS_SHIM_TEST_SPARE", other.lab.pipe_dir());
+            shim::asked_by_tests(&mut command).env("MPS_SHIM_TEST_SPARE", other.lab.pipe_dir());
             play(command, &format!("{subject}: {scene}"));
         }
     });

@@ -41,7 +41,7 @@ const BURIAL: [&str; 3] = ["burial-begun", "dead-silenced", "dead-amputated"];
 pub(super) fn probe(sim: &Sim, other: &Sim, arguments: &[&str]) -> Command {
     let mut command = shim::recording(sim.command("mps-replay-probe", arguments));
     command.env("MPS_SHIM_REPLAY", "spare").env("MPS_SHIM_LOG", "1");
-    command.env("MPS_SHIM_TEST_SPARE", other.lab.pipe_dir());
+    shim::asked_by_tests(&mut command).env("MPS_SHIM_TEST_SPARE", other.lab.pipe_dir());
     command
 }
 

@@ -8,6 +8,7 @@ use integration::lab::LIMIT;
 use integration::lab::process::{Finished, Process, run};
 use integration::lab::stage::long_or;
 use integration::lab::watch::wait_for;
+use integration::shim;
 use integration::sim::{Sim, error_of};
 use integration::under_test::once;
 use nix::sys::signal::{Signal, kill};
@@ -101,7 +102,7 @@ fn a_dead_copy_that_could_not_be_given_back_at_once_is_given_back_later() {
         let kinds = ["oob"; 6];
         let mut libraries = [None, Some("fail:dead-threads-end:4")].into_iter().map(|failing| {
             let mut command = replaying(&sim, &["--light", "--resources", "--faults", &kinds.join(",")]);
-            command.envs(failing.map(|failing| ("MPS_SHIM_TEST_AT", failing)));
+            shim::asked_by_tests(&mut command).envs(failing.map(|failing| ("MPS_SHIM_TEST_AT", failing)));
             let finished = run(&mut command, b"", LIMIT * 2).expect("the probe runs");
             is_whole(&finished, kinds.len() as u64, &format!("{subject}: {failing:?}"));
             let last = events(&finished, "fault").pop().expect("one");
