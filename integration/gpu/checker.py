@@ -25,7 +25,7 @@ TOGETHER = ["without_faults", "recorded_before_it_was_exported", "owner_is_kille
 TOGETHER += [f"at_random_together:{seed}" for seed in range(1, 7)]
 HOSTILE = ["page_is_written_over", "records_are_made_up", "handles_are_made_up", "page_cannot_be_made_smaller", "another_user_has_nothing"]
 # So many lines of what the programs have said on standard error go into the report of a run that found something.
-SAID = 400
+SAID = 1000
 
 
 def environment(library, pipe):
@@ -36,6 +36,11 @@ def environment(library, pipe):
         "MPS_SHIM_KEEP": "state",
         "MPS_SHIM_REPLAY": replay.WAY,
     }
+
+
+def said(done):
+    """The end of what the programs have said on standard error, but for which functions they have."""
+    return [line for line in done.stderr.splitlines() if not line.endswith((": reached", ": found by dlsym"))][-SAID:]
 
 
 def lines_of(done):
@@ -51,7 +56,7 @@ def searched(ours, library, pipe, arguments, seconds):
     found = [line for line in lines if line["event"] in ("counterexample", "error", "stuck")]
     if found or not end or done.returncode != 0:
         failed = Failed(f"{len(found)} found, status {done.returncode}: {[line.get('why') for line in found]}")
-        failed.seen = [*found, *done.stderr.splitlines()[-SAID:]]
+        failed.seen = [*found, *said(done)]
         raise failed
     return {name: end[name] for name in COUNTED}
 
@@ -88,7 +93,7 @@ def scenes(ours, library, pipe, wanted):
     found = {line["name"]: line["wrong"] or "right" for line in lines_of(done) if line["event"] == "scene"}
     if done.returncode != 0 or not found:
         failed = Failed(f"status {done.returncode}: {found}")
-        failed.seen = done.stderr.splitlines()[-SAID:]
+        failed.seen = said(done)
         raise failed
     return found
 

@@ -119,6 +119,27 @@ def own(ours, library, arguments, kinds):
     return {"recovered, bit-exact": f"{len(recoveries)} of {len(kinds)}", **times_of(recoveries), **flat(lines)}
 
 
+def contexts(ours, library, count):
+    """A fault of its own in a program with contexts on two GPUs, and in one with one, each in a process of its own, in turns and
+    without MPS: how long the recovery's steps take that have to do with contexts.
+    """
+    if len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines()) < 2:
+        return "Skipped(there is one GPU only)"
+    ways = {"on two GPUs": ["--scene", "other-gpu"], "on one": ["--faults", "trap", "--light"]}
+    steps = {name: {step: [] for step in ("init", "context")} for name in ways}
+    for _ in range(count):
+        for name, arguments in ways.items():
+            program = [str(ours.root / "mps-replay-probe"), *arguments]
+            done = subprocess.run(program, capture_output=True, text=True, env=environment(library, "/nowhere"), timeout=60)
+            lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+            recovery = next((line["recovery"] for line in lines if line["event"] in ("scene", "fault")), None)
+            if done.returncode != 0 or not recovery or recovery["count"] != 1:
+                raise Failed(f"{name}: status {done.returncode}: {lines[-1:]} {done.stderr[-300:]}")
+            for step, all_of in steps[name].items():
+                all_of.append(recovery["steps_us"][step] / 1000)
+    return {f"{step} {name}, ms": spread(found) for name, of in steps.items() for step, found in of.items()}
+
+
 class Bystander(Client):
     """The probe beside a culprit, with what it says on standard error."""
 
@@ -281,6 +302,7 @@ def works(ours, library, quick, times=None):
     for name, arguments in BELONGINGS.items():
         few = KINDS if name != "all" else KINDS * count
         works[f"own faults, {name}"] = lambda arguments=arguments, few=few: own(ours, library, arguments, few)
+    works["contexts"] = lambda: contexts(ours, library, min(count, 12))
     for name in ("base", "graph", "all"):
         few = ["oob", "trap"] if name != "all" else SHARED * count
         works[f"others faults, {name}"] = lambda name=name, few=few: others(ours, library, BELONGINGS[name], few)
