@@ -10,7 +10,7 @@
 //! | `look` | `u64` texture, `u64` to, `u32` count, `u32` key, `u32` first | the same with words of the texture, from there on, in the source's place |
 //! | `paint` | `u64` surface, `u64` from, `u32` count, `u32` key, `u32` first | the same on words of the surface |
 //! | `hold` | `u64` address of a word | busy until the host has written there |
-//! | `neighbour` | `u64` address of two words | ends at once; what the host writes there later is the error by which the GPU's contexts die, as by a neighbour's fault, which the second word answers |
+//! | `neighbour` | `u64` address of three words | ends at once; what the host writes there later is the error by which the GPU's contexts die, as by a neighbour's fault, which the second word answers; another number in the third one is for another such kernel |
 //! | `oob` | `u64` address | writes a word there: a memory fault (700) unless it is mapped |
 //! | `misaligned` | `u64` address | writes a word one byte further: 716 |
 //! | `assert` | | fails an assertion: 710 |
@@ -30,6 +30,8 @@ use std::time::Duration;
 
 /// Bytes of the words that the kernels work on.
 const WORD: usize = 4;
+/// From a neighbour's first word to its number.
+const NUMBER: usize = 2 * WORD;
 /// `CU_LIMIT_STACK_SIZE`; what `deep` needs, and what it adds.
 const STACK_SIZE: usize = 0;
 const DEEP_STACK: usize = 1024;
@@ -151,7 +153,8 @@ impl Kernel {
                 return context.check();
             }
             Self::Neighbour(word) => {
-                return Neighbour { driver, context: of_kernel(driver, context)?, word }.watch();
+                let number = read_host(driver, context, word + NUMBER);
+                return Neighbour { driver, context: of_kernel(driver, context)?, word, number }.watch();
             }
             Self::Mix(to, from, count, key) => {
                 let tables = context.at_work(driver)?;
@@ -261,6 +264,8 @@ struct Neighbour {
     context: Arc<Context>,
     /// Address of the words.
     word: usize,
+    /// What the third one says: a kernel that was given to a copy of the driver that is dead by now looks there, too.
+    number: Option<u32>,
 }
 
 impl Neighbour {
@@ -280,6 +285,7 @@ impl Neighbour {
                     pause = (pause * 2).min(LONGEST_BETWEEN_LOOKS);
                 }
                 NO_NEIGHBOUR => return,
+                _ if read_host(self.driver, &self.context, self.word + NUMBER) != self.number => return,
                 code => {
                     let on_device = |context: &&Arc<Context>| context.device == self.context.device;
                     let hurt: Vec<_> = self.driver.tables().contexts.values().filter(on_device).cloned().collect();

@@ -182,7 +182,7 @@ impl Base {
         (0..self.devices()).for_each(|device| write_word(self.hold(device, at), 1));
     }
 
-    /// Address of a device's two words for a neighbour.
+    /// Address of a device's three words for a neighbour.
     pub(super) fn words(&self, device: u8) -> usize {
         self.hold(device, Program::MOST)
     }

@@ -4,6 +4,7 @@ use super::api;
 use super::base::{Base, settled};
 use super::machine::write_word;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// What the simulated kernel takes for a neighbour that has ended well.
@@ -36,6 +37,9 @@ pub(super) struct Fate {
     struck: [Option<u64>; 2],
 }
 
+/// Of the next simulated neighbour.
+static NUMBER: AtomicU32 = AtomicU32::new(1);
+
 fn count() -> u64 {
     api::recovered().map_or(0, |recovered| recovered.count)
 }
@@ -50,6 +54,8 @@ impl Fate {
         if self.neighbours == Neighbours::Simulated {
             write_word(base.words(device), 0);
             write_word(base.words(device) + 4, 0);
+            // Not for one before, which a dead copy of the driver may still have.
+            write_word(base.words(device) + 8, NUMBER.fetch_add(1, Ordering::Relaxed));
             // On a thread of its own: none of the program's has to do with it.
             let ready = std::thread::scope(|scope| scope.spawn(|| settled(|| base.neighbour(device))).join());
             self.ready[usize::from(device)] = matches!(ready, Ok(Ok(()))).then(count);
