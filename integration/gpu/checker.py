@@ -113,9 +113,10 @@ def shared(ours, library):
 def works(ours, library, quick, seconds):
     """The suite: half an hour of random programs; with --quick a minute, with --seconds so many for each kind of fault."""
     seconds = int(seconds) if math.isfinite(seconds) else 25 if quick else 900
+    copies = replay.with_copies()
     beside = {
-        f"cases{replay.with_copies()}": lambda: cases(ours, library),
-        f"others{replay.with_copies()}": lambda: others(ours, library, seconds, 1_000_001),
+        f"cases{copies}": lambda: cases(ours, library),
+        f"others{copies}": lambda: others(ours, library, seconds, 1_000_001),
+        f"shared{copies}": lambda: shared(ours, library),
     }
-    beside[f"shared{replay.with_copies()}"] = lambda: shared(ours, library)
-    return {**beside, "own": lambda: own(ours, library, seconds, 1)} if replay.WAY != "spare" else beside
+    return beside if copies else {**beside, "own": lambda: own(ours, library, seconds, 1)}

@@ -38,6 +38,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import gpus
 import hangs
 import replay
 from bench import Failed
@@ -85,7 +86,7 @@ class Suite:
     def __init__(self, ours, library, is_quick, seconds, wanted, tell):
         self.ours, self.library, self.tell = ours, library, tell
         self.begun_at, self.seconds = time.monotonic(), seconds
-        self.gpus = len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines())
+        self.gpus = len(gpus.uuids())
         self.missing, self.is_quick = None, is_quick
         self.wanted = [name for name in ALL if not wanted or any(name.startswith(one) for one in wanted)]
         # With a time, as many as come in it.

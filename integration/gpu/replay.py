@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import gpus
 import hangs
 from bench import Client, Failed, until
 from faults import NO_QUARANTINE, configured, journal, last_seq
@@ -123,7 +124,7 @@ def contexts(ours, library, count):
     """A fault of its own in a program with contexts on two GPUs, and in one with one, each in a process of its own, in turns and
     without MPS: how long the recovery's steps take that have to do with contexts.
     """
-    if len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines()) < 2:
+    if len(gpus.uuids()) < 2:
         return "Skipped(there is one GPU only)"
     ways = {"on two GPUs": ["--scene", "other-gpu"], "on one": ["--faults", "trap", "--light"]}
     steps = {name: {step: [] for step in ("init", "context")} for name in ways}

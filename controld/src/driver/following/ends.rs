@@ -8,7 +8,8 @@ use crate::driver::turn::Turn;
 use crate::patience::patient;
 use std::time::Duration;
 
-/// How long the end of a client waits for what its tools queues still hold. Reading them takes microseconds.
+/// How long the end of a client waits for what its tools queues still hold. Reading them takes microseconds,
+/// and ten milliseconds at most where a fault's GPU has no name yet.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 impl Following {

@@ -63,7 +63,7 @@ async fn hear(
                 return;
             }
             Err(tx) => {
-                while let Some(fault) = tracker.next_waiting().await {
+                for fault in tracker.waiting().await {
                     events.send(Event::Fault { process, fault, lost: tracker.newly_dropped(), is_of_own_server }).await;
                 }
                 // Whoever asked may have given up.

@@ -24,7 +24,7 @@
 //!   [`AttachError::NotYet`]; that adds to the copies what they lack. For the first context it is done beside the way to
 //!   the server, for others before.
 //! - Then a task that loops over [`Tracker::next`]: each fault is an [`Evidence::UvmEvent`] of that process.
-//! - At the process's end: [`Tracker::next_waiting`], since its fault may be waiting still. Then the tracker is of no
+//! - At the process's end: [`Tracker::waiting`], since its fault may be waiting still. Then the tracker is of no
 //!   more use than the copies. When its work has drained, drop or close both; until then they pin its GPU memory. An
 //!   [`AttachError::Gone`] needs nothing.
 //!

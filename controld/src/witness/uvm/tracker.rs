@@ -207,15 +207,16 @@ impl Tracker {
         }
     }
 
-    /// The next fault that is waiting already. For a tracker that is about to be dropped because its client has ended:
-    /// a daemon that is kept from running learns of the end and of the fault before it at the same time.
-    /// Its GPU is asked for as by [`Tracker::next`], once more where that was dropped meanwhile.
-    pub async fn next_waiting(&mut self) -> Option<MemoryFault> {
-        let fault = self.untold.take().or_else(|| self.take())?;
-        if self.processors.name_of(fault.processor).is_none() {
+    /// The faults that are waiting already. For a tracker that is about to be dropped because its client has ended:
+    /// a daemon that is kept from running learns of the end and of the fault before it at the same time. The GPUs are asked
+    /// for once for all of them, where one has no name.
+    pub async fn waiting(&mut self) -> Vec<MemoryFault> {
+        let mut faults: Vec<FatalFault> = self.untold.take().into_iter().collect();
+        faults.extend(std::iter::from_fn(|| self.take()));
+        if faults.iter().any(|fault| self.processors.name_of(fault.processor).is_none()) {
             self.ask_for_gpus(patient(PATIENCE_FOR_NAME)).await;
         }
-        Some(self.describe(fault))
+        faults.into_iter().map(|fault| self.describe(fault)).collect()
     }
 
     /// The next entry that is a fault of the client and not told yet.

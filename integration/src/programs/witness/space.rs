@@ -107,7 +107,7 @@ impl Space {
             }
         }
         // A machine that is busy tells of the end and of the fault before it at the same time.
-        while let Some(fault) = tracker.next_waiting().await {
+        for fault in tracker.waiting().await {
             self.say_fault(&fault, &mut tracker);
         }
         self.say("ended", json!({ "not_culpable": tracker.not_culpable() }));
