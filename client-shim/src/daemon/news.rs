@@ -26,29 +26,46 @@ static SAID: Condvar = Condvar::new();
 /// What was said of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word {
+    /// Of which copy of the driver, by its number among those that have lived.
+    of: u64,
     /// 0 for nothing.
     server: u64,
     state: ServerState,
-    /// It is the server of the copy that lives: the first copy has had no other, and of a later one's it was said that
-    /// it serves.
+    /// It is the server of the copy that lives: the first copy has had no other, a spare copy has the one that was given
+    /// for it, and of a later one's it was said that it serves.
     is_its_own: bool,
-    is_first_copy: bool,
-    /// The server of the copy before. Right after a recovery the daemon may still speak of that one; 0 when it was said
-    /// to be sound, or nobody knows of one.
-    before: u64,
+    copy: Living,
     /// A server was given for a spare copy since this copy lives. So the daemon has known this copy's own by then.
     has_spare: bool,
 }
 
+/// What is known of the copy that lives without the daemon's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Living {
+    /// The process's first.
+    First,
+    /// One that was made anew.
+    Fresh {
+        /// The server of the copy before. Right after a recovery the daemon may still speak of that one; 0 when it was
+        /// said to be sound, or nobody knows of one.
+        before: u64,
+    },
+    /// One that stood by. Until the daemon knows that the program has gone on with it, it speaks of another server.
+    Spare(SpareServer),
+}
+
+/// Where a spare copy stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SpareServer {
+    /// On the server of this number, which no other server has had.
+    Number(u64),
+    /// On one of another daemon, of which this one cannot speak. Only tests do that.
+    AnotherDaemons,
+}
+
 impl Word {
-    const NONE: Self = Self {
-        server: 0,
-        state: ServerState::NONE,
-        is_its_own: false,
-        is_first_copy: true,
-        before: 0,
-        has_spare: false,
-    };
+    const NONE: Self =
+        Self { of: 0, server: 0, state: ServerState::NONE, is_its_own: false, copy: Living::First, has_spare: false };
 
     /// The copy's server is reaped.
     fn is_over(self) -> bool {
@@ -57,32 +74,47 @@ impl Word {
 
     /// Takes in what is said; whether it is said of this copy's server.
     fn hear(&mut self, (server, state): (u64, ServerState)) -> bool {
-        let is_of_before = server == self.before && state != ServerState::HEALTHY;
+        let is_of_another = match self.copy {
+            Living::First => false,
+            Living::Fresh { before } => server == before && state != ServerState::HEALTHY,
+            Living::Spare(its) => its != SpareServer::Number(server),
+        };
         // The program has not gone on with the spare copy whose server is spoken of then.
         let is_of_the_spare = self.is_over() && self.has_spare && server != self.server;
-        if is_of_before || is_of_the_spare {
+        if is_of_another || is_of_the_spare {
             return false;
         }
         let serves = state != ServerState::GONE || (self.is_its_own && server == self.server);
-        *self = Self { server, state, is_its_own: self.is_first_copy || serves, before: 0, ..*self };
+        let (copy, is_its_own) = match self.copy {
+            Living::Fresh { .. } => (Living::Fresh { before: 0 }, serves),
+            known @ (Living::First | Living::Spare(_)) => (known, true),
+        };
+        *self = Self { server, state, is_its_own, copy, ..*self };
         true
     }
 
-    /// Of the next copy nothing is known yet.
-    fn forget(&mut self) {
-        *self = Self { is_first_copy: false, before: self.server, ..Self::NONE };
+    /// Copy `of` lives, one that stood by where a server is given. Nothing was said of it yet.
+    fn forget(&mut self, of: u64, spare: Option<SpareServer>) {
+        let copy = spare.map_or(Living::Fresh { before: self.server }, Living::Spare);
+        *self = match spare {
+            Some(SpareServer::Number(server)) => Self { of, server, is_its_own: true, copy, ..Self::NONE },
+            Some(SpareServer::AnotherDaemons) | None => Self { of, copy, ..Self::NONE },
+        };
     }
 }
 
-/// Who is told how the server is, on the thread that hears it: it must not wait there.
-pub(super) static LISTENER: OnceLock<fn(ServerState)> = OnceLock::new();
+/// Who is told how the server of a copy is, on the thread that hears it: it must not wait there. Another copy may live by
+/// then.
+type Listener = fn(ServerState, u64);
+
+pub(super) static LISTENER: OnceLock<Listener> = OnceLock::new();
 
 fn server() -> MutexGuard<'static, Word> {
     SERVER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// From now on this one is told. The first one stays.
-pub(crate) fn listen(listener: fn(ServerState)) {
+pub(crate) fn listen(listener: Listener) {
     let _the_same = LISTENER.set(listener);
     if let Some(link) = linked() {
         link.wake();
@@ -99,9 +131,9 @@ pub(crate) fn said() -> (u64, ServerState) {
     (word.server, word.state)
 }
 
-/// The living copy is another one: the daemon is told, and asked anew.
-pub(crate) fn forget() {
-    server().forget();
+/// Copy `of` lives now, one that stood by where a server is given: the daemon is told, and asked anew.
+pub(crate) fn forget(of: u64, spare: Option<SpareServer>) {
+    server().forget(of, spare);
     if let Some(link) = started() {
         link.wake();
     }
@@ -115,15 +147,16 @@ pub(super) fn has_spare() {
 /// Notes what the daemon says. That there is no server says nothing of the last one. Nobody is told that another copy's
 /// server is sound: this one's is gone all the same.
 pub(super) fn hear(word: (u64, ServerState)) {
-    if word.0 != 0 {
-        let is_of_this_copy = server().hear(word);
-        SAID.notify_all();
-        if !is_of_this_copy {
+    let of = {
+        let mut server = server();
+        if word.0 != 0 && !server.hear(word) {
             return;
         }
-    }
+        server.of
+    };
+    SAID.notify_all();
     if let Some(listener) = LISTENER.get() {
-        listener(word.1);
+        listener(word.1, of);
     }
 }
 
@@ -174,7 +207,7 @@ pub(crate) fn is_server_known_to_be_reaped() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{ServerState, Word};
+    use super::{Living, ServerState, SpareServer, Word};
 
     const SOUND: ServerState = ServerState::HEALTHY;
     const SPOILT: ServerState = ServerState::TAINTED;
@@ -190,7 +223,7 @@ mod tests {
     /// The next copy, the one before having been on this server.
     fn later(before: u64) -> Word {
         let mut word = Word { server: before, state: SPOILT, ..Word::NONE };
-        word.forget();
+        word.forget(1, None);
         word
     }
 
@@ -210,8 +243,33 @@ mod tests {
         let mut word = Word { has_spare: true, ..Word::NONE };
         assert!(word.hear((3, SOUND)) && word.hear((3, GONE)));
         assert!(!word.hear((4, SOUND)), "the program has not gone on with the copy that is there yet");
-        word.forget();
+        word.forget(1, Some(SpareServer::Number(4)));
         assert!(!word.hear((3, GONE)) && word.hear((4, SOUND)));
+    }
+
+    /// A call may find a fault out before the daemon hears of it, which then speaks of the dead copy's server as before.
+    #[test]
+    fn a_spare_copy_that_lives_hears_of_its_own_server_alone() {
+        for mut word in [Word::NONE, Word { server: 3, state: SOUND, has_spare: true, ..Word::NONE }, later(2)] {
+            word.forget(1, Some(SpareServer::Number(4)));
+            assert_eq!((word.server, word.is_over()), (4, false), "it is known before anything is said");
+            for state in [SOUND, SPOILT, GONE] {
+                assert!(!word.hear((3, state)), "{state:?}");
+            }
+            assert_eq!((word.server, word.is_over()), (4, false));
+            assert!(word.hear((4, SPOILT)) && word.hear((4, GONE)));
+            assert!(word.is_over(), "{word:?}");
+        }
+    }
+
+    #[test]
+    fn no_daemon_speaks_of_a_copy_that_stands_with_another_one() {
+        let mut word = Word { server: 3, state: SOUND, ..Word::NONE };
+        word.forget(1, Some(SpareServer::AnotherDaemons));
+        assert!(!word.hear((3, SOUND)) && !word.hear((3, SPOILT)) && !word.hear((4, GONE)));
+        assert_eq!((word.server, word.copy), (0, Living::Spare(SpareServer::AnotherDaemons)));
+        word.forget(1, None);
+        assert!(word.hear((5, SOUND)), "a fresh copy is on a server of this one again");
     }
 
     #[test]

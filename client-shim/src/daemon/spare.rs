@@ -8,7 +8,11 @@ use std::{
 
 use remps_proto::shim::{Answer, Ask, Capabilities};
 
-use super::{connection::PATIENCE, link::linked, news};
+use super::{
+    connection::PATIENCE,
+    link::linked,
+    news::{self, SpareServer},
+};
 
 /// How long the daemon may take to have a server ready.
 const WAIT: Duration = Duration::from_millis(500);
@@ -21,6 +25,7 @@ static VOID: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Grant {
     /// What its connections are known by, not 0.
     pub(crate) token: u64,
+    pub(crate) server: SpareServer,
 }
 
 /// Asks for a server; `None` if there is none, or no daemon that knows of spares.
@@ -28,9 +33,9 @@ pub(crate) fn ask() -> Option<Grant> {
     let wait_ms = u64::try_from(WAIT.as_millis()).unwrap_or_default();
     let told = linked()?.ask_now(Ask::Spare { wait_ms }, Capabilities::SPARES, WAIT + PATIENCE)?.pop();
     match told {
-        Some((Answer::Spare { token, .. }, _)) => {
+        Some((Answer::Spare { token, server }, _)) => {
             news::has_spare();
-            Some(Grant { token })
+            Some(Grant { token, server: SpareServer::Number(server) })
         }
         _ => None,
     }
@@ -40,18 +45,18 @@ fn tell(ask: Ask) {
     let _without_a_daemon = linked().and_then(|link| link.ask_now(ask, Capabilities::SPARES, PATIENCE));
 }
 
-/// Tells how far the copy is.
-pub(crate) fn stands(Grant { token }: Grant, is_ready: bool, behind: u64) {
+/// Tells how far the copy of the grant with this token is.
+pub(crate) fn stands(token: u64, is_ready: bool, behind: u64) {
     tell(Ask::SpareStands { token, is_ready, behind });
 }
 
 /// The program goes on with it.
-pub(crate) fn lives(Grant { token }: Grant) {
+pub(crate) fn lives(token: u64) {
     tell(Ask::SpareLives { token });
 }
 
 /// It is given up.
-pub(crate) fn gone(Grant { token }: Grant) {
+pub(crate) fn gone(token: u64) {
     tell(Ask::SpareGone { token });
 }
 
@@ -61,6 +66,6 @@ pub(super) fn hear(token: u64) {
 }
 
 /// Whether the daemon has said so of this one.
-pub(crate) fn is_void(Grant { token }: Grant) -> bool {
+pub(crate) fn is_void(Grant { token, .. }: Grant) -> bool {
     VOID.load(Ordering::Acquire) == token
 }

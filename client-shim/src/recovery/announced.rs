@@ -75,8 +75,12 @@ pub(super) fn listen() {
     news::listen(heard);
 }
 
-fn heard(state: ServerState) {
-    let of = library::generation();
+/// So it is with the server of copy `of`.
+fn heard(state: ServerState, of: u64) {
+    // The word came while another copy took its place.
+    if of != library::generation() {
+        return;
+    }
     let mut loss = loss();
     let before = loss.0.filter(|before| before.of == of);
     loss.0 = match state {

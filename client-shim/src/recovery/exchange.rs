@@ -32,7 +32,7 @@ use crate::{
         socket_name,
         types::CUcontext,
     },
-    daemon::stage,
+    daemon::{news::SpareServer, stage},
     process::{
         failpoint::{fails, reached},
         log,
@@ -61,6 +61,8 @@ pub(super) struct Exchanged {
     pub(super) fresh: copies::Copy,
     /// The dead one, which is not cut off yet.
     pub(super) former: Former,
+    /// The server that it is on, if it stood by.
+    pub(super) spare: Option<SpareServer>,
 }
 
 /// Puts a fresh copy in the dead one's place. One that is hit meanwhile, as by a neighbour on its new server or with that
@@ -89,7 +91,7 @@ pub(super) fn exchange(
             Ok((renamed, fresh)) => {
                 stage::is_back();
                 let former = Former::new(dead, mapped, memory.reserved(), Some(listeners));
-                return Ok(Exchanged { renamed, fresh, former });
+                return Ok(Exchanged { renamed, fresh, former, spare: None });
             }
             Err(NotMade::Hit(Failed { call, answer })) if is_another_tried(recovery.begun_again, until) => {
                 recovery.begun_again += 1;

@@ -142,7 +142,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     // Once a fresh copy has a server of its own the daemon speaks of that one, so it is looked at before and after. A switch
     // takes no time in which something could be closed.
     let mut is_proven = are_at_rest || news::is_server_known_to_be_reaped();
-    let Exchanged { renamed, fresh, former } = match switched {
+    let Exchanged { renamed, fresh, former, spare } = match switched {
         Some(switched) => {
             is_proven = true;
             switched
@@ -196,7 +196,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     shared::recovered(is_lossy.then_some(error));
     library::lives(recovery.count);
     gate::changed();
-    news::forget();
+    news::forget(recovery.count, spare);
     clock.stopped(&mut recovery);
     report::set(recovery);
     reached("generation-known");

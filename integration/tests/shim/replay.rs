@@ -45,7 +45,8 @@ pub(super) fn is_whole(finished: &Finished, recoveries: u64, context: &str) {
     let [end] = ends.as_slice() else {
         panic!("{context}: {}\n{}", finished.stdout_text(), finished.stderr_text());
     };
-    assert_eq!((&end["is_intact"], end["recoveries"].as_u64()), (&true.into(), Some(recoveries)), "{context}: {end}");
+    let said = (&end["is_intact"], end["recoveries"].as_u64());
+    assert_eq!(said, (&true.into(), Some(recoveries)), "{context}: {end}\n{}", finished.stderr_text());
 }
 
 /// Four faults of its own in a row.

@@ -17,7 +17,8 @@ use super::super::recovered::Said;
 use super::*;
 
 static DOOR: OnceLock<PathBuf> = OnceLock::new();
-static HEARD: Mutex<Vec<ServerState>> = Mutex::new(Vec::new());
+/// How a server is, and of which copy of the driver.
+static HEARD: Mutex<Vec<(ServerState, u64)>> = Mutex::new(Vec::new());
 const ABLE: Capabilities = Capabilities::VAULT.and(Capabilities::NEWS).and(Capabilities::SUBSCRIPTIONS);
 
 /// One connection of a daemon that does as it is told.
@@ -44,7 +45,11 @@ impl Daemon {
     }
 
     fn tells(&self, request: u64, state: ServerState) {
-        self.says(request, Answer::Epoch { server: 7, state, part: Part::UNKNOWN });
+        self.tells_of(7, request, state);
+    }
+
+    fn tells_of(&self, server: u64, request: u64, state: ServerState) {
+        self.says(request, Answer::Epoch { server, state, part: Part::UNKNOWN });
     }
 }
 
@@ -55,7 +60,8 @@ impl Drop for Daemon {
 }
 
 fn is_heard(states: &[ServerState]) {
-    while *HEARD.lock().unwrap() != states {
+    let of_first = |states: &[ServerState]| states.iter().map(|state| (*state, 0)).collect::<Vec<_>>();
+    while *HEARD.lock().unwrap() != of_first(states) {
         thread::yield_now();
     }
 }
@@ -67,7 +73,7 @@ fn news_is_heard_on_the_one_connection_whatever_else_is_asked_and_whoever_the_da
     let listener = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
     bind(listener.as_raw_fd(), &UnixAddr::new(path).unwrap()).unwrap();
     listen(&listener, Backlog::new(1).unwrap()).unwrap();
-    news::LISTENER.set(|state| HEARD.lock().unwrap().push(state)).unwrap();
+    news::LISTENER.set(|state, of| HEARD.lock().unwrap().push((state, of))).unwrap();
     let link: &'static Link = Box::leak(Box::new(Link::new().unwrap()));
     thread::spawn(move || Worker::new(link, || DOOR.get().unwrap().clone().into_os_string()).work());
 
@@ -145,13 +151,28 @@ fn news_is_heard_on_the_one_connection_whatever_else_is_asked_and_whoever_the_da
     drop(daemon);
     let daemon = Daemon::welcomes(&listener, ABLE.and(Capabilities::BURIALS));
     assert!(matches!(daemon.hears().ask, Ask::Subscribe { server: 7 }));
+    // Of a spare copy that lives now its own server is known before the daemon knows that it lives.
+    drop(daemon);
+    HEARD.lock().unwrap().clear();
+    news::forget(3, Some(news::SpareServer::Number(9)));
+    let daemon = Daemon::welcomes(&listener, ABLE);
+    let FromShim { request, ask } = daemon.hears();
+    assert_eq!(ask, Ask::Subscribe { server: 9 });
+    [ServerState::HEALTHY, ServerState::TAINTED].into_iter().for_each(|state| daemon.tells(0, state));
+    daemon.tells_of(9, 0, ServerState::TAINTED);
+    daemon.says(request, Answer::Done { regions: 0 });
+    while HEARD.lock().unwrap().is_empty() {
+        thread::yield_now();
+    }
+    assert_eq!(*HEARD.lock().unwrap(), [(ServerState::TAINTED, 3)]);
+    assert_eq!(news::said(), (9, ServerState::TAINTED));
     // One of an earlier release is asked, and asked again.
     drop(daemon);
     let daemon = Daemon::welcomes(&listener, Capabilities::VAULT.and(Capabilities::NEWS));
     for _ in 0..2 {
         let FromShim { request, ask } = daemon.hears();
-        assert_eq!(ask, Ask::Watch { server: 7, state: ServerState::HEALTHY, wait_ms: 0 });
-        daemon.tells(request, ServerState::HEALTHY);
+        assert_eq!(ask, Ask::Watch { server: 9, state: ServerState::HEALTHY, wait_ms: 0 });
+        daemon.tells_of(9, request, ServerState::HEALTHY);
     }
-    assert_eq!(link.progress().connections, 8);
+    assert_eq!(link.progress().connections, 9);
 }

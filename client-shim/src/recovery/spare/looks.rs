@@ -236,7 +236,7 @@ pub(super) fn follow(followed: &mut Followed) {
             }
             work.failed(&why);
             drop(work);
-            gone(grant);
+            gone(grant.token);
         }
     }
 }

@@ -53,7 +53,10 @@ use std::{
 use super::{is_armed, refusal::Refusal, steps};
 use crate::{
     cuda::{belongings, library, resources},
-    daemon::spare::{self, Grant},
+    daemon::{
+        news::SpareServer,
+        spare::{self, Grant},
+    },
     kept,
     process::{failpoint::reached, glibc, log, panics::unpanicked, settings},
 };
@@ -227,11 +230,11 @@ fn stand_by() {
         thread::park_timeout(EVERY);
         let lives = LIVES.swap(0, Ordering::AcqRel);
         if lives != 0 {
-            tell(spare::lives, Grant { token: lives });
+            tell(spare::lives, lives);
         }
         let lost = GONE.swap(0, Ordering::AcqRel);
         if lost != 0 {
-            gone(Grant { token: lost });
+            gone(lost);
         }
         if is_armed() && !is_stopped() {
             turn(&mut followed);
@@ -240,14 +243,14 @@ fn stand_by() {
 }
 
 /// Says something to the daemon, if the grant is one of it.
-fn tell(say: impl FnOnce(Grant), grant: Grant) {
+fn tell(say: impl FnOnce(u64), token: u64) {
     if !is_for_a_test() {
-        say(grant);
+        say(token);
     }
 }
 
-fn gone(grant: Grant) {
-    tell(spare::gone, grant);
+fn gone(token: u64) {
+    tell(spare::gone, token);
 }
 
 /// Whether a test says where the copy stands, with a daemon that knows no spares.
@@ -274,7 +277,8 @@ fn make(followed: &mut Followed) {
     if work().next.is_some_and(|next| Instant::now() < next) || !may_recover || !has_context() {
         return;
     }
-    let grant = if is_for_a_test() { Some(Grant { token: 1 }) } else { spare::ask() };
+    let grant =
+        if is_for_a_test() { Some(Grant { token: 1, server: SpareServer::AnotherDaemons }) } else { spare::ask() };
     let mut work = work();
     let Some(grant) = grant else {
         work.failed("the daemon gives no server for it");
@@ -292,16 +296,16 @@ fn make(followed: &mut Followed) {
             if settings::lines_wanted() {
                 log::complain(format_args!("a spare copy of the driver stands"));
             }
-            tell(|grant| spare::stands(grant, true, 0), grant);
+            tell(|token| spare::stands(token, true, 0), grant.token);
         }
         Err(making::NotMade::Stopped) => {
             drop(work);
-            gone(grant);
+            gone(grant.token);
         }
         Err(why) => {
             work.failed(&why.to_string());
             drop(work);
-            gone(grant);
+            gone(grant.token);
         }
     }
 }

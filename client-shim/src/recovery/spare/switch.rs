@@ -122,5 +122,5 @@ fn exchange(
     lap.ended(Switch::Lead, recovery);
     clock.ended(Step::Objects, recovery);
     let former = Former::new(belongings, mapped, memory.reserved(), None);
-    Ok(Exchanged { renamed, fresh: spare.copy, former })
+    Ok(Exchanged { renamed, fresh: spare.copy, former, spare: Some(spare.grant.server) })
 }
