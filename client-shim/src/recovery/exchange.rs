@@ -48,8 +48,9 @@ const NO_CONTEXT: [u32; 2] = [46, 999];
 const BEFORE_CONTEXTS: [&str; 2] = ["cuInit", "cuDevicePrimaryCtxRetain"];
 
 /// Fresh copies that one recovery tries at most, each of those before having been hit itself before it had everything, and
-/// how long it may begin again; the time before the second one, which doubles.
-const MOST_COPIES: u32 = 4;
+/// how long it may begin again; the time before the second one, which doubles. So a neighbour has to do wrong for some seconds
+/// on end to keep a program from going on, and not just while its first copies are made.
+const MOST_COPIES: u32 = 8;
 const ALL_PATIENCE: Duration = Duration::from_secs(20);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 

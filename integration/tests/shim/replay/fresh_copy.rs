@@ -54,7 +54,7 @@ fn a_fresh_copy_that_gets_no_context_gives_way_to_another_one() {
             assert_eq!(end["is_intact"], true, "{subject}: {step}: {end}");
             assert_eq!(end["last"]["begun_again"], 1, "{subject}: {step}: {end}");
             let said = gone_on.stderr_text();
-            let wanted = format!("was hit itself, {step} answers 999: begun again, copy 2 of 4");
+            let wanted = format!("was hit itself, {step} answers 999: begun again, copy 2 of 8");
             assert!(said.contains(&wanted), "{subject}: {step}: {said}");
         }
     });

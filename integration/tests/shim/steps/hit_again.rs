@@ -67,8 +67,8 @@ fn a_program_hit_by_a_neighbour_at_any_step_of_its_recovery_begins_again_and_goe
 
 /// Where each copy is hit, whenever the driver hears of it.
 #[test]
-fn a_program_whose_copies_are_hit_one_after_the_other_begins_again_three_times_and_is_refused_then() {
-    const COPIES: usize = 4;
+fn a_program_whose_copies_are_hit_one_after_the_other_begins_again_seven_times_and_is_refused_then() {
+    const COPIES: usize = 8;
     once(|subject| {
         for step in ["copy-hit-early", "copy-hit-late"] {
             for hits in [1, COPIES - 1, COPIES] {
