@@ -1,7 +1,6 @@
 //! What the library adds to a call, in instructions: they are counted one by one and are the same on every machine. What
 //! that is in time is for the benchmark to say, here and on a GPU.
 
-use integration::lab::LIMIT;
 use integration::lab::process::run;
 use integration::shim;
 use integration::sim::Sim;
@@ -9,6 +8,7 @@ use integration::under_test::{Skipped, Subject, once};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::time::Duration;
 
 /// How many instructions more a call may run with `MPS_SHIM_REPLAY=in-place` than without the library: with the one that
 /// is released, and with a build for debugging. What the simulated driver does varies by about a hundred.
@@ -26,6 +26,9 @@ const MOST: [(&str, u64, u64); 8] = [
 const STEADY: [&str; 4] = ["event query", "query", "current context", "value of a context"];
 /// Of these the calls of which nothing is noted but for recoveries, found by name: the last one is of a private table.
 const NOT_NOTED: [&str; 3] = ["event query", "query", "current context"];
+
+/// How long one count may take: a second or so where nothing else runs, and each instruction is a switch of processes.
+const LIMIT: Duration = Duration::from_mins(4);
 
 /// The instructions of each kind of call that is looked at here; why they cannot be counted here.
 fn counted(sim: &Sim, prepare: impl FnOnce(&mut Command)) -> Result<BTreeMap<String, u64>, Skipped> {
