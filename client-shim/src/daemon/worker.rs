@@ -33,7 +33,7 @@ use super::{
     news, recovered, renewal, stage,
 };
 use crate::{
-    cuda::{belongings, library},
+    cuda::belongings,
     process::{failpoint::reached, log, packets::borrowed},
 };
 
@@ -183,7 +183,7 @@ impl Worker {
         if !is_standing || !connection.can(Capabilities::NEWS) {
             return Ok(());
         }
-        let generation = library::generation();
+        let generation = news::living();
         let cut_off = renewal::cut_off();
         if cut_off > self.renewed {
             connection.ask(Ask::Renewed, None)?;

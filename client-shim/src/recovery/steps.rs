@@ -77,6 +77,8 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     let mut recovery = Recovery { count, refused, error: error.0, begun: begun as u32, ..Recovery::none() };
     let is_ahead = begun == Begun::Ahead;
     let mut clock = Clock::begin(&mut recovery);
+    // As soon as another copy has a server the daemon speaks of that one.
+    let (server, _) = news::said();
     obstacles(Memory::survey().1)?;
     recovery.part = news::part().0;
     if settings::is_sparing_culprits() && announced::is_own_fault(error.0, recovery.part) {
@@ -139,9 +141,9 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
         }
         None => (None, None),
     };
-    // Once a fresh copy has a server of its own the daemon speaks of that one, so it is looked at before and after. A switch
-    // takes no time in which something could be closed.
-    let mut is_proven = are_at_rest || news::is_server_known_to_be_reaped();
+    // Looked at before and after, when the daemon may have spoken of another server since. A switch takes no time in which
+    // something could be closed.
+    let mut is_proven = are_at_rest || news::is_known_to_be_reaped(server);
     let Exchanged { renamed, fresh, former, spare } = match switched {
         Some(switched) => {
             is_proven = true;
@@ -152,8 +154,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
         None => {
             let exchanged = exchange(&memory, &objects, &mut clock, &mut recovery)?;
             stacks::are_small(Vec::new());
-            // Of which copy's server it speaks nobody knows where there were several.
-            is_proven |= recovery.begun_again == 0 && news::is_server_known_to_be_reaped();
+            is_proven |= news::is_known_to_be_reaped(server);
             exchanged
         }
     };
@@ -196,7 +197,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     shared::recovered(is_lossy.then_some(error));
     library::lives(recovery.count);
     gate::changed();
-    news::forget(recovery.count, spare);
+    news::forget(recovery.count, server, spare);
     clock.stopped(&mut recovery);
     report::set(recovery);
     reached("generation-known");

@@ -150,12 +150,13 @@ fn news_is_heard_on_the_one_connection_whatever_else_is_asked_and_whoever_the_da
     stage::gives_up();
     drop(daemon);
     let daemon = Daemon::welcomes(&listener, ABLE.and(Capabilities::BURIALS));
-    assert!(matches!(daemon.hears().ask, Ask::Subscribe { server: 7 }));
+    let FromShim { request, ask } = daemon.hears();
+    assert_eq!(ask, Ask::Subscribe { server: 7 });
+    daemon.says(request, Answer::Done { regions: 0 });
     // Of a spare copy that lives now its own server is known before the daemon knows that it lives.
-    drop(daemon);
     HEARD.lock().unwrap().clear();
-    news::forget(3, Some(news::SpareServer::Number(9)));
-    let daemon = Daemon::welcomes(&listener, ABLE);
+    news::forget(3, 7, Some(news::SpareServer::Number(9)));
+    link.wake();
     let FromShim { request, ask } = daemon.hears();
     assert_eq!(ask, Ask::Subscribe { server: 9 });
     [ServerState::HEALTHY, ServerState::TAINTED].into_iter().for_each(|state| daemon.tells(0, state));
@@ -166,13 +167,25 @@ fn news_is_heard_on_the_one_connection_whatever_else_is_asked_and_whoever_the_da
     }
     assert_eq!(*HEARD.lock().unwrap(), [(ServerState::TAINTED, 3)]);
     assert_eq!(news::said(), (9, ServerState::TAINTED));
+    // Of a fresh one only what the daemon says when it is asked for it, though its server be reaped by then.
+    news::forget(4, 9, None);
+    link.wake();
+    let FromShim { request, ask } = daemon.hears();
+    assert_eq!(ask, Ask::Watch { server: 0, state: ServerState::HEALTHY, wait_ms: 0 });
+    [ServerState::HEALTHY, ServerState::GONE].into_iter().for_each(|state| daemon.tells_of(9, 0, state));
+    daemon.tells_of(11, request, ServerState::GONE);
+    let FromShim { request, ask } = daemon.hears();
+    assert_eq!(ask, Ask::Subscribe { server: 11 });
+    assert_eq!(*HEARD.lock().unwrap(), [(ServerState::TAINTED, 3), (ServerState::GONE, 4)]);
+    assert!(news::is_known_to_be_reaped(11) && news::is_server_reaped());
+    daemon.says(request, Answer::Done { regions: 0 });
     // One of an earlier release is asked, and asked again.
     drop(daemon);
     let daemon = Daemon::welcomes(&listener, Capabilities::VAULT.and(Capabilities::NEWS));
     for _ in 0..2 {
         let FromShim { request, ask } = daemon.hears();
-        assert_eq!(ask, Ask::Watch { server: 9, state: ServerState::HEALTHY, wait_ms: 0 });
-        daemon.tells_of(9, request, ServerState::HEALTHY);
+        assert_eq!(ask, Ask::Watch { server: 11, state: ServerState::HEALTHY, wait_ms: 0 });
+        daemon.tells_of(11, request, ServerState::HEALTHY);
     }
-    assert_eq!(link.progress().connections, 9);
+    assert_eq!(link.progress().connections, 8);
 }
