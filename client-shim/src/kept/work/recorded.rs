@@ -24,58 +24,22 @@
 //!
 //! A thread that asks for an event that it has recorded itself therefore looks at the others only once, when the driver has
 //! answered ([`Asked`]): its slot's turn cannot change meanwhile, and what others have of the event cannot go.
-#![expect(unsafe_code, reason = "reads addresses of places, which are static")]
 
+mod slots;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    hint::cold_path,
     ptr,
-    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence},
 };
 
 use super::{
-    counts::Noted,
     events::{Behind, Events},
     places::{self, Place},
 };
+use slots::{ALL, ENDING, NOBODY, NOTHING, STEP, Slot, UNKNOWN, bank, banks, is_odd, own_bank};
 
-/// Threads with a bank.
-const BANKS: usize = 4;
-const SETS: usize = 128;
-/// Slots in which an event may be.
-const WAYS: usize = 4;
-/// What a turn is raised by. It is odd, as that is called here, while it is an odd number of these.
-const STEP: u64 = 2;
-/// Added to `over` while what slots say of the event is being ended.
-const ENDING: u64 = 1;
-/// No event, no thread.
-const FREE: usize = 0;
-const NOBODY: u32 = 0;
-/// In a place's stead: the event is behind nothing, or nobody knows what it is behind. No place has these addresses.
-const NOTHING: *mut Place = ptr::without_provenance_mut(1);
-const UNKNOWN: *mut Place = ptr::null_mut();
-
-/// What one thread has noted of an event.
-#[derive(Debug)]
-#[repr(align(64))]
-struct Slot {
-    event: AtomicUsize,
-    turn: AtomicU64,
-    over: AtomicU64,
-    place: AtomicPtr<Place>,
-    mark: Noted,
-}
-
-#[derive(Debug)]
-struct Bank {
-    /// Its thread's seat, for good: a thread that gets the seat gets the bank.
-    owner: AtomicU32,
-    sets: [[Slot; WAYS]; SETS],
-}
-
-static ALL: [Bank; BANKS] = [const { Bank::new() }; BANKS];
 /// Work was lost: from then on everything is noted in [`Events`] alone.
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 /// How many events [`Events`] knows.
@@ -107,46 +71,7 @@ pub(super) enum Look {
     Several,
 }
 
-#[inline(always)]
-fn is_odd(turn: u64) -> bool {
-    turn & STEP != 0
-}
-
 impl Slot {
-    const fn new() -> Self {
-        Self {
-            event: AtomicUsize::new(FREE),
-            turn: AtomicU64::new(0),
-            over: AtomicU64::new(0),
-            place: AtomicPtr::new(UNKNOWN),
-            mark: Noted::none(),
-        }
-    }
-
-    /// What is over, as it stands there.
-    #[inline(always)]
-    fn over(&self) -> u64 {
-        self.over.load(Ordering::Acquire)
-    }
-
-    /// Its turn, if it counts.
-    #[inline(always)]
-    fn counting(&self) -> Option<u64> {
-        let turn = self.turn.load(Ordering::Acquire);
-        (turn > self.over()).then_some(turn)
-    }
-
-    /// The place of the work that the event is behind, whose numbers are noted beside it.
-    #[inline(always)]
-    fn place(&self) -> Result<&'static Place, Behind> {
-        let place = self.place.load(Ordering::Relaxed);
-        if place.addr() > NOTHING.addr() {
-            // SAFETY: no other addresses are stored than those of places, which are static.
-            return Ok(unsafe { &*place });
-        }
-        Err(if place == NOTHING { Behind::Nothing } else { Behind::Unknown })
-    }
-
     /// What was noted at this turn, which is even; `None` if it is another turn by now.
     #[inline(always)]
     fn read(&'static self, event: usize, turn: u64) -> Option<Seen> {
@@ -163,25 +88,6 @@ impl Slot {
         is_same.then_some(Seen { slot: self, turn, over, behind })
     }
 
-    /// Nothing counts that was written so far, unless a record is on its way: whether one is. For whoever holds the lock.
-    fn end(&self) -> bool {
-        let over = self.over() & !ENDING;
-        let Some(turn) = self.counting() else {
-            self.over.store(over, Ordering::Release);
-            return false;
-        };
-        let is_on_its_way = is_odd(turn);
-        self.over.store(if is_on_its_way { over } else { turn }, Ordering::Release);
-        is_on_its_way
-    }
-
-    /// Nothing counts that was written so far, or by a record that is on its way. For whoever holds the lock.
-    fn end_all(&self) {
-        let over = self.over() & !ENDING;
-        let turn = self.counting().map_or(over, |turn| if is_odd(turn) { turn + STEP } else { turn });
-        self.over.store(turn, Ordering::Release);
-    }
-
     /// It is this event's from now on, with a record on its way. For its thread, which holds the lock.
     fn take(&'static self, event: usize) -> Recording {
         let before = self.turn.load(Ordering::Relaxed).max(self.over() & !ENDING);
@@ -191,60 +97,6 @@ impl Slot {
         self.event.store(event, Ordering::Release);
         Recording { slot: self, turn }
     }
-}
-
-impl Bank {
-    const fn new() -> Self {
-        Self { owner: AtomicU32::new(NOBODY), sets: [const { [const { Slot::new() }; WAYS] }; SETS] }
-    }
-
-    /// The slots in which an event may be.
-    #[inline(always)]
-    fn set(&self, event: usize) -> &[Slot; WAYS] {
-        // Handles lie a multiple of some power of two apart: multiplied, all their bits are in the upper ones.
-        let spread = (event as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &self.sets[(spread >> 57) as usize % SETS]
-    }
-
-    #[inline(always)]
-    fn find(&self, event: usize) -> Option<&Slot> {
-        let [first, others @ ..] = self.set(event);
-        if first.event.load(Ordering::Acquire) == event {
-            return Some(first);
-        }
-        cold_path();
-        others.iter().find(|slot| slot.event.load(Ordering::Acquire) == event)
-    }
-}
-
-/// The bank that the thread with this seat has.
-#[inline(always)]
-fn own_bank(seat: u32) -> Option<&'static Bank> {
-    if seat == NOBODY {
-        return None;
-    }
-    let [first, others @ ..] = &ALL;
-    if first.owner.load(Ordering::Relaxed) == seat {
-        return Some(first);
-    }
-    cold_path();
-    others.iter().find(|bank| bank.owner.load(Ordering::Relaxed) == seat)
-}
-
-/// The same, or one that it has from now on.
-fn bank(seat: u32) -> Option<&'static Bank> {
-    if seat == NOBODY {
-        return None;
-    }
-    own_bank(seat).or_else(|| {
-        ALL.iter().find(|bank| bank.owner.compare_exchange(NOBODY, seat, Ordering::AcqRel, Ordering::Acquire).is_ok())
-    })
-}
-
-/// Banks that threads have.
-#[inline(always)]
-fn banks() -> impl Iterator<Item = &'static Bank> {
-    ALL.iter().take_while(|bank| bank.owner.load(Ordering::Acquire) != NOBODY)
 }
 
 /// A record of an event begins, on the thread with this seat, whose slot counts.

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{BANKS, Look, WAYS, begin, begin_anew, close, elsewhere, end, look};
+use super::{
+    Look, begin, begin_anew, close, elsewhere, end, look,
+    slots::{BANKS, SETS, WAYS},
+};
 use crate::{
     cuda::{arguments::Subject, functions::Effect, result::CUresult},
     kept::work::{
@@ -124,7 +127,7 @@ fn what_finds_no_slot_is_left_to_the_others_and_all_is_when_work_was_lost() {
     let mut events = Events::default();
     let many: Vec<usize> = (1..=4000).map(|number| 0x10_0000 + number * 0x40).collect();
     let noted = many.iter().filter(|event| record(&mut events, **event, SEATS[0], work(1))).count();
-    assert_eq!((noted, events.count()), (super::SETS * WAYS, many.len() - noted), "handles are spread over all sets");
+    assert_eq!((noted, events.count()), (SETS * WAYS, many.len() - noted), "handles are spread over all sets");
     // There are no more banks than that.
     let seats = SEATS.map(|seat| record(&mut events, EVENT + seat as usize * 64, seat, work(1)));
     assert!(!seats[BANKS], "{seats:?}");
