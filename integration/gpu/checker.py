@@ -13,7 +13,7 @@ import subprocess
 
 import replay
 from bench import Failed
-from faults import NO_QUARANTINE, configured
+from crowd import NO_QUARANTINE, configured
 
 PROGRAMS = ["mps-checker", "mps-aggressor", "mps-ipc-probe"]
 COUNTED = ("programs", "operations", "values", "recoveries", "clean", "errors")

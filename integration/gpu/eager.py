@@ -10,7 +10,7 @@ import random
 import time
 
 from bench import Failed, until
-from faults import NO_QUARANTINE, configured, journal, last_seq, microseconds
+from crowd import NO_QUARANTINE, configured, journal, last_seq, microseconds
 from figures import spread_to_p99
 from victims import STANDS, Victim
 

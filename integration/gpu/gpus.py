@@ -13,7 +13,7 @@ import time
 from contextlib import ExitStack
 
 from bench import Failed, until
-from faults import NO_QUARANTINE, configured, last_seq, newcomer_result, verdicts
+from crowd import NO_QUARANTINE, configured, last_seq, newcomer_result, verdicts
 
 KINDS = ["oob", "trap"]
 # Longer than `victims_timeout`, after which a server used to be ended under those whom its fault had not reached.

@@ -42,7 +42,7 @@ import gpus
 import hangs
 import replay
 from bench import Failed
-from faults import NO_QUARANTINE, configured
+from crowd import NO_QUARANTINE, configured
 from guest import EARLIER, SAID, SOON, TO_ANSWER, Program
 from roster import ALL, GUESTS, KERNELS, NOT_UNDER_MPS, OPTIONS
 from table import AT_ONCE, COLUMNS, CULPRIT, FAULTS, REACHING, SINCE, Table, each

@@ -14,7 +14,7 @@ import time
 import gpus
 import hangs
 from bench import Client, Failed, until
-from faults import NO_QUARANTINE, configured, journal, last_seq
+from crowd import NO_QUARANTINE, configured, journal, last_seq
 from figures import spread
 
 PROGRAMS = ["mps-replay-probe", "mps-aggressor"]

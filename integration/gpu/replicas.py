@@ -21,7 +21,7 @@ import threading
 import time
 
 from bench import Client, Failed, until
-from faults import NO_QUARANTINE, configured
+from crowd import NO_QUARANTINE, configured
 from figures import spread
 from guest import SAID
 from replay import environment

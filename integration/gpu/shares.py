@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from bench import Client, Failed
-from faults import configured
+from crowd import configured
 
 ALLOCATOR = Path(__file__).resolve().parent / "guests/allocator.py"
 # Parts, and what the domain may have in all.

@@ -13,7 +13,7 @@ import time
 import hangs
 import replay
 from bench import Failed, until
-from faults import NO_QUARANTINE, configured
+from crowd import NO_QUARANTINE, configured
 from figures import spread, spread_to_p99
 from victims import COLD, Torch, Victim, beside, have_spares
 

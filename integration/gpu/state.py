@@ -13,8 +13,8 @@ import subprocess
 import time
 
 from bench import Client, Failed, until
-from faults import NO_QUARANTINE, configured
-from figures import spread, spread_to_p99
+from crowd import NO_QUARANTINE, configured
+from figures import spread_to_p99
 
 PROGRAMS = ["mps-heir", "mps-aggressor"]
 # A kernel that does wrong, and the bystander of one.
