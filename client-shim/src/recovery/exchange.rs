@@ -41,10 +41,9 @@ use crate::{
 
 /// How long a server may not be ready.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
-/// What a process may be told that asks for a context: 46 where its last one has died, 999 where its server meets a fault
-/// meanwhile (an H100 and an H200 with 580.159.04; others are told 719 then).
-const NO_CONTEXT: [u32; 2] = [46, 999];
-/// Calls of a copy that may have no context yet.
+/// Calls of a copy that may have no context yet. There another copy may have one whatever this one is answered, since the
+/// dead one had one: 46 where the process's last one has died, 719 or 999 where its server meets a fault meanwhile (an H100
+/// and an H200 with 580.159.04). Memory that is short has been waited for.
 const BEFORE_CONTEXTS: [&str; 2] = ["cuInit", "cuDevicePrimaryCtxRetain"];
 
 /// Fresh copies that one recovery tries at most, each of those before having been hit itself before it had everything, and
@@ -177,14 +176,15 @@ fn fresh_copy(
     }
 }
 
-/// Whether a copy that leads, and has answered so, is one whose context has died.
+/// Whether a copy that leads, and has answered so, is one whose context has died, or that has got none.
 fn is_hit(Failed { call, answer }: Failed) -> bool {
     match errors::meaning(answer) {
-        None | Some(Meaning::ForGood(_)) => false,
+        Some(Meaning::ForGood(_)) => false,
         Some(Meaning::Dead) => true,
-        // There is no context yet that could be asked. A server that is not ready was waited for.
-        Some(Meaning::Perhaps) if BEFORE_CONTEXTS.contains(&call) => NO_CONTEXT.contains(&answer.0),
+        // There is no context yet that could be asked.
+        _ if BEFORE_CONTEXTS.contains(&call) => answer != CUresult::CUDA_ERROR_OUT_OF_MEMORY,
         Some(Meaning::Perhaps) => errors::is_confirmed(Meaning::Perhaps),
+        None => false,
     }
 }
 

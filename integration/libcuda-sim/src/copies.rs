@@ -73,13 +73,13 @@ pub(crate) fn first_handle() -> usize {
 }
 
 /// What a test wants: `COPY:FUNCTION`, with `:NUMBER` for another call of it than the first, and `:MILLISECONDS` for a
-/// stay that ends.
+/// stay that ends or `:CODE` for a failure.
 #[derive(Debug)]
 struct Wanted {
     copy: usize,
     function: String,
     call: usize,
-    time: Option<Duration>,
+    more: Option<u32>,
     seen: AtomicUsize,
 }
 
@@ -88,9 +88,8 @@ impl Wanted {
         let mut parts = text.split(':');
         let (copy, function) = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
         let call = parts.next().map_or(Some(1), |number| number.parse().ok())?;
-        let time =
-            parts.next().map_or(Some(None), |time| time.parse().ok().map(|time| Some(Duration::from_millis(time))))?;
-        Some(Self { copy, function, call, time, seen: AtomicUsize::new(0) })
+        let more = parts.next().map_or(Some(None), |more| more.parse().ok().map(Some))?;
+        Some(Self { copy, function, call, more, seen: AtomicUsize::new(0) })
     }
 
     fn is_now(&self, function: &str) -> bool {
@@ -138,13 +137,13 @@ pub(crate) fn before(function: &str) -> Outcome {
         let _ended = raise(Signal::SIGKILL);
     }
     if let Some(stay) = stay.as_ref().filter(|wanted| wanted.is_now(function)) {
-        let end = stay.time.map(|time| Instant::now() + time);
+        let end = stay.more.map(|time| Instant::now() + Duration::from_millis(time.into()));
         while end.is_none_or(|end| Instant::now() < end) {
             std::thread::park_timeout(Duration::from_millis(1));
         }
     }
-    if fail.as_ref().is_some_and(|wanted| wanted.is_now(function)) {
-        return Err(Code::UNKNOWN);
+    if let Some(fail) = fail.as_ref().filter(|wanted| wanted.is_now(function)) {
+        return Err(fail.more.map_or(Code::UNKNOWN, Code));
     }
     meet(function)?;
     call_back(function)

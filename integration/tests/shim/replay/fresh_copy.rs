@@ -42,20 +42,33 @@ fn a_fresh_copy_that_fails_leaves_the_program_with_the_error_it_had() {
     });
 }
 
-/// Where its server meets a fault meanwhile, the driver may answer so.
+/// Where its server meets a fault meanwhile the driver may answer 999, and whatever else it answers the dead copy had a context.
 #[test]
 fn a_fresh_copy_that_gets_no_context_gives_way_to_another_one() {
     once(|subject| {
-        for step in BEFORE_CONTEXTS {
-            let sim = Sim::new(subject, &[("MPS_SIM_FAIL_AT", &format!("2:{step}"))]);
+        for (step, code) in BEFORE_CONTEXTS.into_iter().flat_map(|step| [999, 304, 100, 46].map(|code| (step, code))) {
+            let sim = Sim::new(subject, &[("MPS_SIM_FAIL_AT", &format!("2:{step}:1:{code}"))]);
             let gone_on = finished(&mut replaying(&sim, &["--faults", "trap", "--light", "--pinned"]));
-            assert_eq!(error_of(&gone_on), None, "{subject}: {step}: {gone_on:?}");
+            assert_eq!(error_of(&gone_on), None, "{subject}: {step}: {code}: {gone_on:?}");
             let end = find_event(&gone_on.stdout_text(), "end").expect("it ends");
             assert_eq!(end["is_intact"], true, "{subject}: {step}: {end}");
             assert_eq!(end["last"]["begun_again"], 1, "{subject}: {step}: {end}");
             let said = gone_on.stderr_text();
-            let wanted = format!("was hit itself, {step} answers 999: begun again, copy 2 of 8");
+            let wanted = format!("was hit itself, {step} answers {code}: begun again, copy 2 of 8");
             assert!(said.contains(&wanted), "{subject}: {step}: {said}");
+        }
+    });
+}
+
+/// What is not waited for in vain.
+#[test]
+fn a_fresh_copy_for_which_memory_is_short_or_the_gpu_is_damaged_is_the_last() {
+    once(|subject| {
+        for code in [2, 214] {
+            let sim = Sim::new(subject, &[("MPS_SIM_FAIL_AT", &format!("2:cuDevicePrimaryCtxRetain:1:{code}"))]);
+            let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--light", "--pinned"]));
+            assert_eq!(error_of(&refused), Some(719), "{subject}: {code}: {refused:?}");
+            assert_eq!(reason(&refused), format!("719: cuDevicePrimaryCtxRetain answers {code}"), "{subject}");
         }
     });
 }
