@@ -253,6 +253,7 @@ impl Context {
         for stream in streams.values() {
             stream.end();
         }
+        self.with_link(Link::leave);
         self.disconnect();
     }
 }

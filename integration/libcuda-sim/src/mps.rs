@@ -6,6 +6,7 @@
 
 use crate::codes::{Code, Outcome};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use remps_proto::mps::client::{PIPE_ENDS, PROCESS_CONTEXT, Status, expect_pipes_done};
 use remps_proto::mps::handshake::{CREDENTIALS, DESCRIPTOR, GREETING, Role, expect_fixed};
 use sim_wire::rpc::{Attached, Command, Message, Notice};
@@ -113,6 +114,16 @@ impl Link {
     /// Sends a command.
     pub(crate) fn tell(&self, command: Command) -> Outcome {
         Message::from(command).write(&self.commands).map_err(|_| Code::MPS_RPC_FAILURE)
+    }
+
+    /// Tells a server that is no more that this connection ends: the write ends a process in which a broken pipe does, as
+    /// NVIDIA's does when it tears a context down. One that lives is told by the closed pipes.
+    pub(crate) fn leave(&self) {
+        let mut of = [PollFd::new(self.commands.as_fd(), PollFlags::empty())];
+        let _nothing_to_read = poll(&mut of, PollTimeout::ZERO);
+        if of[0].revents().is_some_and(|found| found.contains(PollFlags::POLLERR)) {
+            let _nobody_reads = nix::unistd::write(&self.commands, &[0]);
+        }
     }
 
     /// Hears notices on a thread of its own until the server closes: then, once, `hear(None)`.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle|--ticking] [--tail] [--threads N] [--library] [--variable]
-//!                  [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--arrays] [--strange-graph] [--strange-array] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--slabs COUNT,MIB] [--until-stdin-closes]
+//!                  [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--arrays] [--strange-graph] [--strange-array] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--breakable] [--slabs COUNT,MIB] [--until-stdin-closes]
 //!                  [--maps FOLDER] [--scene NAME]
 //! ```
 //! It has memory of several sizes, some that it mapped itself, a range of host memory, two streams, two events, a module
@@ -24,6 +24,7 @@
 //! - `--arrays` has arrays of all kinds, with textures and surfaces that rounds use, destroy and make again.
 //! - `--until-stdin-closes`: with that done it goes on with rounds until its standard input ends.
 //! - `--light` leaves the large blocks out, of which the simulated driver makes page after page.
+//! - `--breakable` has a broken pipe end the process, as it does in a program in C that says nothing about it.
 //! - `--slabs COUNT,MIB` has so many blocks of so many MiB besides, which are compared after each recovery.
 //! - `--strange-graph` makes a graph with a node of a kind that is not made again, `--strange-array` an array of such a kind, `--context` a context of its own, `--linker` a linker
 //!   that is at work, `--shared-event` an event for other processes, `--stuck`
@@ -54,8 +55,9 @@ mod pools;
 mod private;
 mod scenes;
 mod settings;
+mod signals;
 mod slabs;
-mod stacks;
+
 mod stored;
 mod variables;
 mod worker;
@@ -92,11 +94,14 @@ const BETWEEN_ROUNDS: Duration = Duration::from_millis(2);
 #[must_use]
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
-    stacks::answer();
+    signals::answer();
     let Some(options) = Options::parse(arguments) else {
         report.say("usage", json!({ "text": USAGE }));
         return ExitCode::from(2);
     };
+    if options.is_breakable {
+        signals::ends_by_broken_pipes();
+    }
     if let Some(scene) = &options.scene {
         return report.end(initialise().and_then(|()| scenes::play(report, scene)), json!({}));
     }

@@ -296,6 +296,30 @@ fn a_program_whose_spare_copy_is_dead_too_is_recovered_without() {
     });
 }
 
+/// NVIDIA's driver writes to its server's pipe when a context is torn down, and a program in C ends by a broken one: the copy
+/// is given up by a thread that takes no signals.
+#[test]
+fn a_program_whose_spare_copys_server_dies_gets_another_copy_and_no_broken_pipe() {
+    once(|subject| {
+        let sim = Sim::started(subject, &[]);
+        let arguments = ["--light", "--breakable", "--until-stdin-closes"];
+        let mut command = shim::recording(sim.command("mps-replay-probe", &arguments));
+        command.env("MPS_SHIM_REPLAY", "spare").env("MPS_SHIM_LOG", "1");
+        let program = Process::start_with_input(&mut command);
+        sim.wait_event(&program, "ready");
+        wait(&sim, "a spare copy", || stands_now(&program));
+        let log = sim.lab.log("control.log");
+        let ready =
+            log.lines().filter_map(|line| line.split_once("NEW SERVER ")?.1.strip_suffix(": Ready")?.parse().ok());
+        let of_the_spare = ready.into_iter().nth(1).expect("the first one is the program's own");
+        kill(Pid::from_raw(of_the_spare), Signal::SIGKILL).expect("it runs");
+        wait(&sim, "a word of its end", || program.errors().contains("no spare copy of the driver"));
+        wait(&sim, "another copy", || stands_now(&program));
+        let finished = program.finish(LIMIT).expect("it ends");
+        is_whole(&finished, 0, &subject.to_string());
+    });
+}
+
 /// A program that is stopped or killed at a step, with its servers of both benches.
 fn struck(victim: Victim, step: &str, is_ready: bool) {
     once(|subject| {

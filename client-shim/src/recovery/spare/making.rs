@@ -35,7 +35,7 @@ use crate::{
     },
     daemon::spare::Grant,
     kept::{self, code::stacks},
-    process::{failpoint::reached, settings},
+    process::{failpoint::reached, settings, signals::NoBrokenPipe},
 };
 
 /// How long its server may not be ready, and the time between two questions.
@@ -174,6 +174,8 @@ impl Spare {
 
     /// Gives it up: the GPU's memory is free when this returns, and the rest is given back beside.
     pub(super) fn discard(self) {
+        // A dead server's pipe is written to, by a thread of the program's where memory is short; the spare's own takes no signals.
+        let _ends_nobody = NoBrokenPipe::begin();
         let chosen = Chosen::begin();
         for device in self.made.devices() {
             // One whose server is gone has nothing there.

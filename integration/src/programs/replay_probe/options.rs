@@ -10,7 +10,7 @@ const SECONDS: u64 = 30;
 
 /// What it says where it does not understand.
 pub(super) const USAGE: &str = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle|--ticking] [--tail] [--threads N] [--library] \
-                    [--variable] [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--arrays] [--strange-graph] [--strange-array] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--slabs COUNT,MIB] [--until-stdin-closes] \
+                    [--variable] [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--arrays] [--strange-graph] [--strange-array] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--breakable] [--slabs COUNT,MIB] [--until-stdin-closes] \
                     [--resources] [--at-once] [--maps FOLDER] [--scene NAME]";
 /// All of them.
 #[derive(Debug)]
@@ -39,6 +39,7 @@ pub(super) struct Options {
     pub(super) has_shared_event: bool,
     pub(super) is_stuck: bool,
     pub(super) is_light: bool,
+    pub(super) is_breakable: bool,
     pub(super) slabs: Option<Shape>,
     pub(super) is_staying: bool,
     pub(super) private: Vec<String>,
@@ -74,6 +75,7 @@ impl Options {
             has_shared_event: false,
             is_stuck: false,
             is_light: false,
+            is_breakable: false,
             slabs: None,
             is_staying: false,
             private: Vec::new(),
@@ -107,6 +109,7 @@ impl Options {
                 "--shared-event" => options.has_shared_event = true,
                 "--stuck" => options.is_stuck = true,
                 "--light" => options.is_light = true,
+                "--breakable" => options.is_breakable = true,
                 "--slabs" => options.slabs = Some(arguments.next()?.parse().ok()?),
                 "--until-stdin-closes" => options.is_staying = true,
                 "--private" => options.private = arguments.next()?.split(',').map(str::to_owned).collect(),

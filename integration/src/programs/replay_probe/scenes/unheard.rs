@@ -6,6 +6,10 @@ use super::{Actor, Given, GpuError, Stage, WORDS, c_void, check, code, current, 
 use cudarc::driver::sys;
 use serde_json::{Value, json};
 use std::ptr::{null, null_mut};
+use std::time::{Duration, Instant};
+
+/// How long there may be no time between two events yet.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// An executable graph that waits for an event, or does nothing.
 fn graph(awaited: Option<sys::CUevent>) -> Result<sys::CUgraphExec, GpuError> {
@@ -67,8 +71,16 @@ pub(super) fn seldom(stage: &Stage) -> Result<Value, GpuError> {
         // SAFETY: as above.
         let waited = unsafe { sys::cuEventSynchronize(second) };
         assert_eq!([code(made), code(recorded), code(waited)], [0; 3], "nothing of it was lost");
-        // SAFETY: as above.
-        unsafe { sys::cuEventElapsedTime_v2(&raw mut milliseconds, first.get(), second) }
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            // SAFETY: as above.
+            let answer = unsafe { sys::cuEventElapsedTime_v2(&raw mut milliseconds, first.get(), second) };
+            // The first one is in another stream, and may come later.
+            if answer != sys::cudaError_enum::CUDA_ERROR_NOT_READY || Instant::now() > deadline {
+                return answer;
+            }
+            std::thread::yield_now();
+        }
     };
     // SAFETY: as above.
     let wait_for = move || unsafe { sys::cuEventSynchronize(of_context.get()) };

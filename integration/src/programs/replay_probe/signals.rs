@@ -1,7 +1,8 @@
-//! Where the threads of a program are that hangs: each writes its stack to standard error when it gets `SIGUSR2`.
+//! Signals of the program: where the threads of one are that hangs, each of which writes its stack to standard error when it
+//! gets `SIGUSR2`; and `SIGPIPE` as in a program in C.
 //!
 //! There is no debugger on the machines that lend a GPU. Addresses come with their library and offset.
-#![expect(unsafe_code, reason = "a handler of a signal")]
+#![expect(unsafe_code, reason = "a handler of a signal, and the default of one")]
 
 use std::ffi::{c_int, c_void};
 use std::io::Write as _;
@@ -37,4 +38,10 @@ pub(super) fn answer() {
     action.sa_flags = libc::SA_RESTART;
     // SAFETY: the handler makes system calls, and reads this thread's stack.
     unsafe { libc::sigaction(libc::SIGUSR2, &raw const action, null_mut()) };
+}
+
+/// A broken pipe ends the process from now on. Programs in Rust begin with the signal ignored.
+pub(super) fn ends_by_broken_pipes() {
+    // SAFETY: the signal's own action.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
