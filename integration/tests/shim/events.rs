@@ -8,10 +8,14 @@ use integration::shim;
 use integration::sim::{Sim, find_event};
 use integration::under_test::once;
 use std::process::Command;
+use std::time::Duration;
+
+/// How long two dozen scenes may take: a quarter minute where nothing else runs.
+const ALL: Duration = LIMIT.saturating_mul(4);
 
 /// Plays scenes, all where none is named.
 fn play(mut command: Command, context: &str) {
-    let finished = run(&mut command, b"", LIMIT).expect("the probe runs");
+    let finished = run(&mut command, b"", ALL).expect("the probe runs");
     let text = finished.stdout_text();
     let end = find_event(&text, "end").unwrap_or_else(|| panic!("{context}: {text}\n{}", finished.stderr_text()));
     assert_eq!(end["is_right"], true, "{context}: {text}\n{}", finished.stderr_text());
