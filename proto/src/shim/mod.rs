@@ -33,9 +33,7 @@
 //! [`ServerState::GONE`] says that the server's process is reaped, so that none of its channels is left. A Renewed tells
 //! the daemon to look which of the descriptors that it holds for a process that process still has; it closes the others.
 //!
-//! A Watch is answered with one Epoch, at once where its time is 0: of the server that the process has, or has had last. With
-//! it a library that has another copy of the driver learns that copy's server, as what was said unasked before has no number that
-//! would tell it from what is said now. An earlier library waits with it for the next news on
+//! A Watch is answered with one Epoch, at once where its time is 0. An earlier library waits with it for the next news on
 //! a connection that is for that alone, since one connection has its requests answered one after the other.
 //!
 //! # Following

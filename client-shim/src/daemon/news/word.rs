@@ -5,6 +5,9 @@
 //! | the process's first | whatever is said, but for the server of a spare copy once its own is gone |
 //! | one that stood by | what is said of the server that was given for it |
 //! | one that was made anew | what the daemon answers when it is asked about it, and says from then on, but for the end of the server before |
+//!
+//! The daemon answers of the server that a process has, or has had last. What it says unasked has no number that would tell what was
+//! said before from what is said now.
 
 use remps_proto::shim::ServerState;
 
