@@ -5,6 +5,7 @@
 //! thread goes on when the fault is under way. The recovery that begins waits for it.
 
 use super::api::Failed;
+use super::random::Random;
 use super::run::HEARTBEAT;
 use std::ffi::OsString;
 use std::fs;
@@ -39,9 +40,9 @@ const GO: &str = "MPS_SHIM_TEST_GO";
 /// The step that is meant, by its name or by the first seed of a process.
 pub(super) fn named(name: &str, seed: u64) -> Option<&'static str> {
     if name == "any" {
-        // Seeds of processes follow each other in steps of their own.
-        let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        return usize::try_from(mixed).ok().map(|mixed| ALL[mixed % ALL.len()]);
+        // By numbers of its own, and not by the first ones that the program is made of.
+        let drawn = Random::new(!seed).below(u8::try_from(ALL.len()).unwrap_or(u8::MAX));
+        return ALL.get(usize::from(drawn)).copied();
     }
     ALL.into_iter().find(|step| *step == name)
 }
@@ -98,4 +99,22 @@ pub(super) fn go_on() {
 /// Whether a fault has come while the thread was kept at its step.
 pub(super) fn is_met() -> bool {
     IS_MET.load(Ordering::SeqCst)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALL, named};
+
+    /// Processes of forty programs have the first seeds of these.
+    #[test]
+    fn processes_that_follow_each_other_draw_each_step() {
+        for first in [1, 100_001, 2_811_200_100] {
+            let drawn: Vec<_> = (0..300).filter_map(|process| named("any", first + 40 * process)).collect();
+            assert_eq!(drawn.len(), 300);
+            for step in ALL {
+                let count = drawn.iter().filter(|one| **one == step).count();
+                assert!((10..=70).contains(&count), "{step}: {count} of {}, from {first} on", drawn.len());
+            }
+        }
+    }
 }
