@@ -1,6 +1,7 @@
 //! What all programs of a process share: contexts, kernels, pages of words for kernels that wait.
 
 use super::api::{self, Answer, Api, Failed};
+use super::elsewhere::Elsewhere;
 use super::machine::memory::{FOR_KERNELS, PAGE, page};
 use super::machine::write_word;
 use super::program::Program;
@@ -82,6 +83,7 @@ pub(super) struct Base {
     pub(super) api: &'static Api,
     /// In their order. They change where a program resets one.
     devices: RwLock<Vec<Device>>,
+    elsewhere: Elsewhere,
 }
 
 /// The kernel's ticks.
@@ -118,11 +120,12 @@ impl Base {
     pub(super) fn new(most: i32) -> Answer<Self> {
         let api = api::driver().ok_or(Failed { call: "there is no libcuda.so.1", code: 0 })?;
         api.cuInit(0)?;
+        let elsewhere = Elsewhere::begin();
         let mut count = 0;
         api.cuDeviceGetCount(&raw mut count)?;
         let ordinals = 0..count.min(most).min(MOST_DEVICES);
         let devices = ordinals.map(|ordinal| Device::new(api, ordinal, page())).collect::<Answer<Vec<Device>>>()?;
-        Ok(Self { api, devices: RwLock::new(devices) })
+        Ok(Self { api, devices: RwLock::new(devices), elsewhere })
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Vec<Device>) -> T) -> T {
@@ -219,14 +222,17 @@ impl Base {
         Ok(())
     }
 
-    /// Puts a simulated neighbour beside a device.
+    /// Puts a simulated neighbour beside a device. None of the program's threads has to do with it.
     pub(super) fn neighbour(&self, device: u8) -> Answer {
-        let word = self.words(device) as u64;
+        let (api, word) = (self.api, self.words(device) as u64);
         let Device { context, kernels, fate, .. } = self.device(device);
-        self.api.cuCtxSetCurrent(context)?;
-        let mut arguments = [std::ptr::from_ref(&word).cast_mut().cast()];
-        let place = arguments.as_mut_ptr();
-        self.api.cuLaunchKernel(kernels.neighbour, 1, 1, 1, 1, 1, 1, 0, fate, place, 0)?;
-        self.api.cuStreamSynchronize(fate)
+        let beside = move || {
+            api.cuCtxSetCurrent(context)?;
+            let mut arguments = [std::ptr::from_ref(&word).cast_mut().cast()];
+            let place = arguments.as_mut_ptr();
+            api.cuLaunchKernel(kernels.neighbour, 1, 1, 1, 1, 1, 1, 0, fate, place, 0)?;
+            api.cuStreamSynchronize(fate)
+        };
+        self.elsewhere.does(move || settled(beside))
     }
 }

@@ -33,6 +33,7 @@ const TABLE: &[Row] = &[
     ("what one device has done is lost with the other one's context", one_device_after_the_other),
     ("what was lost and told is lost again with another device's context", told_before),
     ("a thread is not told of what the one that has begun it was not told of", begun_by_untold),
+    ("a thread of the checker's own is told in the place of a program's", told_elsewhere),
     ("a graph whose kernels have ended with their context is in a recovery's way", graph_of_reset),
     ("an event has a time when it comes where it was recorded before", time_of_before),
 ];
@@ -304,6 +305,24 @@ fn begun_by_untold() -> Program {
         (2, What::SyncContext { device: 0 }),
         (1, What::Pause),
         (3, What::AskStream { on: Queue::Own(0) }),
+        (3, What::ReadAll),
+    ]);
+    program(ops)
+}
+
+/// The thread that begins the late one has a neighbour put beside the device before.
+fn told_elsewhere() -> Program {
+    let mut ops = two_blocks(0);
+    let strike = What::Neighbour { device: 0, code: 700 };
+    let mix = What::Mix { to: all_of(0), from: all_of(1), cells: CELLS, key: 3, on: Queue::Null(0) };
+    ops.extend([
+        (2, What::MakeStream { stream: 0, device: 0, is_blocking: true }),
+        (0, What::Hold { on: A }),
+        (1, mix),
+        (1, strike.clone()),
+        (0, What::AskStream { on: Queue::Null(0) }),
+        (2, strike),
+        (2, What::Pause),
         (3, What::ReadAll),
     ]);
     program(ops)

@@ -28,6 +28,7 @@ mod api;
 mod base;
 pub(super) use base::KERNELS;
 mod cases;
+mod elsewhere;
 mod fate;
 mod generate;
 mod graphs;
