@@ -3,7 +3,8 @@
 //! All of them are one file, and the dead copy's threads still wake each other by some: with an event counter there one
 //! that was woken found its listening socket ready, too, accepted nothing, and opened pipes without end (seen with
 //! 580.159.04 on an H100: 20,000 within two seconds, in two of eight programs). So it is a socket that is connected to
-//! itself, with a filter that lets nothing through: what is sent is taken and thrown away.
+//! itself, with a filter that lets nothing through: what is sent is taken and thrown away. A thread that was woken just before the
+//! exchange opens pipes all the same, and is stopped where it asks for them ([`resources`](crate::cuda::resources)).
 //!
 //! The dead copy's threads go on until they are ended, and one may close a number meanwhile, which the program gets for a
 //! file of its own then. So the file has a mark by which it is known again: the signal of `F_SETSIG`, which is never sent,

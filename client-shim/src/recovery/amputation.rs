@@ -43,6 +43,14 @@ impl Mapped {
         resources::noting().map_or_else(|| Self::Seen(seen()), Self::Noted)
     }
 
+    /// The copy that has taken note.
+    pub(super) fn owner(&self) -> Option<Owner> {
+        match self {
+            Self::Noted(owner) => Some(*owner),
+            Self::Seen(_) => None,
+        }
+    }
+
     /// Puts plain memory where it still is, but for ranges that are another copy's; how many.
     fn overlay(&self, is_anothers: impl Fn((usize, usize)) -> bool) -> u32 {
         let bounds = |range: Range| Some((usize::try_from(range.start).ok()?, usize::try_from(range.end).ok()?));
@@ -63,13 +71,16 @@ fn seen() -> Vec<Range> {
 
 /// Cuts off a copy that the program has never gone on with.
 pub(super) fn perform(dead: &Belongings, mapped: &Mapped) -> Cut {
-    let mut cut = silence(dead, &[]);
+    let mut cut = silence(dead, mapped.owner(), &[]);
     cut.mappings = mapped.overlay(|_| false);
     cut
 }
 
 /// The first half: nothing comes to a copy or from it any more.
-pub(super) fn silence(dead: &Belongings, listeners: &[Exchanged]) -> Cut {
+pub(super) fn silence(dead: &Belongings, owner: Option<Owner>, listeners: &[Exchanged]) -> Cut {
+    if let Some(owner) = owner {
+        owner.dies();
+    }
     let mut cut = Cut::default();
     if let Some(silent) = Silent::new() {
         let mut exchange = |number| cut.descriptors.extend(silent.takes_the_place(number));

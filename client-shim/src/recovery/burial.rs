@@ -65,7 +65,7 @@ impl Former {
             socket_name::free_of(numbers).unwrap_or_default()
         };
         let listeners = self.listeners.unwrap_or_else(of_its_own);
-        let mut cut = amputation::silence(&self.belongings, &listeners);
+        let mut cut = amputation::silence(&self.belongings, self.mapped.owner(), &listeners);
         reached("dead-silenced");
         // Only now: until then a pipe without its other end would keep a thread of the dead copy busy.
         drop(listeners);

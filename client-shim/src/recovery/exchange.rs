@@ -169,7 +169,7 @@ fn fresh_copy(
             before.restore();
             private::restore(&led);
             let listeners = socket_name::free().unwrap_or_default();
-            let cut = amputation::silence(&belongings::take_discarded(), &listeners);
+            let cut = amputation::silence(&belongings::take_discarded(), fresh.owner(), &listeners);
             dead::give_back(Some(Dead::discarded(fresh, cut.descriptors)));
             Err(why)
         }

@@ -13,6 +13,7 @@ use integration::under_test::{Subject, once};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use std::fs;
 use std::process::Command;
 
 /// What the library says when a copy is ready.
@@ -297,17 +298,19 @@ fn a_program_whose_spare_copy_is_dead_too_is_recovered_without() {
 }
 
 /// NVIDIA's driver writes to its server's pipe when a context is torn down, and a program in C ends by a broken one: the copy
-/// is given up by a thread that takes no signals.
+/// is given up by a thread that takes no signals. One of the copy's own that was just woken ends with it.
 #[test]
 fn a_program_whose_spare_copys_server_dies_gets_another_copy_and_no_broken_pipe() {
     once(|subject| {
         let sim = Sim::started(subject, &[]);
         let arguments = ["--light", "--breakable", "--until-stdin-closes"];
         let mut command = shim::recording(sim.command("mps-replay-probe", &arguments));
-        command.env("MPS_SHIM_REPLAY", "spare").env("MPS_SHIM_LOG", "1");
+        command.envs([("MPS_SHIM_REPLAY", "spare"), ("MPS_SHIM_LOG", "1"), ("MPS_SIM_WOKEN", "1")]);
         let program = Process::start_with_input(&mut command);
         sim.wait_event(&program, "ready");
         wait(&sim, "a spare copy", || stands_now(&program));
+        let descriptors = || fs::read_dir(format!("/proc/{}/fd", program.pid())).expect("it runs").count();
+        let before = descriptors();
         let log = sim.lab.log("control.log");
         let ready =
             log.lines().filter_map(|line| line.split_once("NEW SERVER ")?.1.strip_suffix(": Ready")?.parse().ok());
@@ -315,6 +318,8 @@ fn a_program_whose_spare_copys_server_dies_gets_another_copy_and_no_broken_pipe(
         kill(Pid::from_raw(of_the_spare), Signal::SIGKILL).expect("it runs");
         wait(&sim, "a word of its end", || program.errors().contains("no spare copy of the driver"));
         wait(&sim, "another copy", || stands_now(&program));
+        // The first copy that the library has loaded stays, with something else in its descriptors' places.
+        wait(&sim, "no more than another copy's", || descriptors() < before + 50);
         let finished = program.finish(LIMIT).expect("it ends");
         is_whole(&finished, 0, &subject.to_string());
     });

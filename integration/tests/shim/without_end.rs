@@ -114,6 +114,19 @@ fn a_dead_copy_that_could_not_be_given_back_at_once_is_given_back_later() {
     });
 }
 
+/// What a busy machine does: a thread of the dead copy is just woken when its descriptors are exchanged, and goes on.
+#[test]
+fn a_dead_copys_thread_that_was_just_woken_takes_no_descriptors_from_the_program() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[]);
+        let kinds = ["oob"; 14];
+        let mut command = replaying(&sim, &["--light", "--resources", "--faults", &kinds.join(",")]);
+        let finished = run(command.env("MPS_SIM_WOKEN", "1"), b"", LIMIT * 2).expect("the probe runs");
+        is_whole(&finished, kinds.len() as u64, &subject.to_string());
+        is_flat(&finished, "fault", kinds.len());
+    });
+}
+
 /// Neighbours that do wrong, and servers that die.
 #[test]
 fn recoveries_from_its_neighbours_faults_leave_no_more_behind_than_ten() {

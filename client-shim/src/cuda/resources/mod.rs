@@ -8,7 +8,7 @@
 //! | [`heap`] | from a heap of its own | the pages go, and no other copy gets the addresses |
 //! | [`mappings`] | where the system puts them, noted | unmapped, but for what a name of the program's lies in |
 //! | [`threads`] | noted | ended where they wait, and joined |
-//! | [`descriptors`] | noted; a spare copy's [`sockets`] are named | cut off with the rest, and closed |
+//! | [`descriptors`] | noted; a spare copy's [`sockets`] are named | cut off with the rest, and closed; no others are opened |
 //! | [`keys`] of threads' own data | called by way of here | deleted: no destructor is called |
 //! | [`exits`]: functions for the process's end | called then | forgotten |
 //!
@@ -55,6 +55,8 @@ const PLACES: usize = MOST + 1;
 /// What one copy has.
 struct Resources {
     is_taken: AtomicBool,
+    /// It is cut off. Changed under the lock of its descriptors.
+    is_dead: AtomicBool,
     heap: Mutex<Option<heap::Heap>>,
     threads: Mutex<Vec<threads::Thread>>,
     descriptors: Mutex<Opened>,
@@ -66,6 +68,7 @@ struct Resources {
 static RESOURCES: [Resources; PLACES] = [const {
     Resources {
         is_taken: AtomicBool::new(false),
+        is_dead: AtomicBool::new(false),
         heap: Mutex::new(None),
         threads: Mutex::new(Vec::new()),
         descriptors: Mutex::new(Opened::new()),
@@ -160,6 +163,7 @@ impl Owner {
         let mut places = (0..MOST).map(|step| (first + step) % MOST);
         let free = places.find(|at| !RESOURCES[*at].is_taken.swap(true, Ordering::AcqRel))?;
         *locked(&RESOURCES[free].heap) = Some(heap);
+        RESOURCES[free].is_dead.store(false, Ordering::Release);
         let leads = match free {
             0 => leads::<0>(),
             1 => leads::<1>(),
@@ -199,6 +203,14 @@ impl Owner {
     /// each begins and its bytes; how many.
     pub(crate) fn overlay_files(self, is_anothers: impl Fn((usize, usize)) -> bool) -> u32 {
         mappings::overlay_files(self.0, is_anothers)
+    }
+
+    /// The copy is about to be cut off: what it has opened until now is noted, its own threads open nothing any more and end
+    /// where they would, and nobody gets a pipe for it. More than once is as good as once.
+    pub(crate) fn dies(self) {
+        let of = self.resources();
+        let _nothing_is_noted = locked(&of.descriptors);
+        of.is_dead.store(true, Ordering::Release);
     }
 
     /// The copy is dead: nothing of it is called at the process's end.

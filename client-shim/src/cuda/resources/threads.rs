@@ -56,14 +56,9 @@ fn own_number() -> i32 {
 extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     // SAFETY: made by `create` from a box, for this thread alone.
     let start = unsafe { Box::from_raw(start.cast::<Start>()) };
-    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: writes the set.
-    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-    // SAFETY: adds to a set.
-    unsafe { libc::sigaddset(set.as_mut_ptr(), SIGNAL) };
     // The program may have blocked all signals where it has called the driver.
-    // SAFETY: the set was written; on Linux this is of the calling thread alone.
-    unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, set.as_ptr(), ptr::null_mut()) };
+    // SAFETY: a set with one signal; on Linux this is of the calling thread alone.
+    unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, ptr::from_ref(&the_signal()), ptr::null_mut()) };
     locked(&start.state).number = own_number();
     // Host functions of all threads run here: it knows no more than a thread of which nobody knows who has begun it.
     here(Here::comes_of_nobody);
@@ -115,6 +110,61 @@ unsafe extern "C" fn create<const OWNER: usize>(
         drop(unsafe { Box::from_raw(start) });
     }
     failed
+}
+
+/// Whether the calling thread is one that this copy has made.
+pub(super) fn is_in_one_of(owner: usize) -> bool {
+    let own = own_number();
+    let is_own = |of: &Thread| matches!(*locked(&of.state), State { number, has_left: false, .. } if number == own);
+    locked(&RESOURCES[owner].threads).iter().any(is_own)
+}
+
+/// Ends the calling thread if this copy, which is dead, has made it: it holds nothing that the living need, since it has called
+/// the C library by way of here. Whoever gives the copy back joins it ([`ending`]).
+pub(super) fn leave_if_of(owner: usize) {
+    // Our own handler must not end it while it holds a lock.
+    let blocked = Blocked::begin();
+    if is_in_one_of(owner) {
+        let own = own_number();
+        for of in locked(&RESOURCES[owner].threads).iter() {
+            let mut state = locked(&of.state);
+            state.has_left |= state.number == own;
+        }
+        // SAFETY: ends this thread.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    }
+    drop(blocked);
+}
+
+/// As long as this lives the signal for those that are to end does not come to this thread.
+struct Blocked(libc::sigset_t);
+
+impl Blocked {
+    fn begin() -> Self {
+        let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: a set with one signal, and room for the other; on Linux this is of the calling thread alone.
+        unsafe { libc::sigprocmask(libc::SIG_BLOCK, ptr::from_ref(&the_signal()), before.as_mut_ptr()) };
+        // SAFETY: zeros are a set, written to or not.
+        Self(unsafe { before.assume_init() })
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: what was there before.
+        unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
+    }
+}
+
+/// The set of [`SIGNAL`] alone.
+fn the_signal() -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: writes the set.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: adds to a set.
+    unsafe { libc::sigaddset(set.as_mut_ptr(), SIGNAL) };
+    // SAFETY: it was written.
+    unsafe { set.assume_init() }
 }
 
 impl Thread {

@@ -252,6 +252,8 @@ fn patiently(call: &'static str, mut ask: impl FnMut() -> CUresult) -> Result<()
 /// Cuts a spare copy off that is of no use, and has it given back.
 fn discard(copy: Copy) {
     let Some(owner) = copy.owner() else { return };
+    // What it opens from now on would be nobody's.
+    owner.dies();
     let of = Belongings::of(owner.opened());
     let cut = amputation::perform(&of, &Mapped::Noted(owner));
     copy.is_spare_no_more();
