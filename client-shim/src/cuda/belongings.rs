@@ -252,6 +252,12 @@ pub(crate) fn is_closed(number: c_int) {
     living.dead.remove(&number);
 }
 
+/// Whether this number is that of a file which a copy has opened, the living one or the last that has died.
+pub(crate) fn has_a_copy(number: c_int) -> bool {
+    let identity = descriptors::identity_of(number);
+    living().all().any(|(of, opened)| of == number && Some(opened) == identity)
+}
+
 /// Another file lies in the place of a copy's descriptor.
 pub(super) fn is_exchanged(number: c_int) {
     let mut all = living();

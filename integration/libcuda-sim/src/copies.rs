@@ -72,6 +72,9 @@ pub(crate) fn first_handle() -> usize {
     copy().base
 }
 
+/// What makes a context.
+const MAKES_CONTEXT: &str = "cuDevicePrimaryCtxRetain";
+
 /// What a test wants: `COPY:FUNCTION`, with `:NUMBER` for another call of it than the first, and `:MILLISECONDS` for a
 /// stay that ends or `:CODE` for a failure.
 #[derive(Debug)]
@@ -143,6 +146,11 @@ pub(crate) fn before(function: &str) -> Outcome {
         }
     }
     if let Some(fail) = fail.as_ref().filter(|wanted| wanted.is_now(function)) {
+        if function == MAKES_CONTEXT {
+            // As NVIDIA's does where it has got none (580.159.04): fields of a structure that nobody has filled in.
+            // SAFETY: nobody's but the program's.
+            unsafe { libc::close(libc::STDIN_FILENO) };
+        }
         return Err(fail.more.map_or(Code::UNKNOWN, Code));
     }
     meet(function)?;

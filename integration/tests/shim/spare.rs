@@ -297,6 +297,25 @@ fn a_program_whose_spare_copy_is_dead_too_is_recovered_without() {
     });
 }
 
+/// NVIDIA's driver closes descriptor 0 where it gets no context.
+#[test]
+fn a_spare_copy_that_gets_no_context_leaves_the_program_its_standard_input() {
+    once(|subject| {
+        let sim = Sim::started(subject, &[("MPS_SIM_FAIL_AT", "2:cuDevicePrimaryCtxRetain")]);
+        let mut command = shim::recording(sim.command("mps-replay-probe", &["--light", "--until-stdin-closes"]));
+        let program = Process::start_with_input(command.env("MPS_SHIM_REPLAY", "spare"));
+        sim.wait_event(&program, "ready");
+        let input = fs::read_link(format!("/proc/{}/fd/0", program.pid())).expect("it has one");
+        wait(&sim, "the refusal", || {
+            program.errors().contains("no spare copy of the driver: cuDevicePrimaryCtxRetain")
+        });
+        assert!(program.errors().contains("the driver would close descriptor 0"), "{subject}");
+        assert_eq!(fs::read_link(format!("/proc/{}/fd/0", program.pid())).ok(), Some(input), "{subject}");
+        let finished = program.finish(LIMIT).expect("it ends");
+        is_whole(&finished, 0, &subject.to_string());
+    });
+}
+
 /// NVIDIA's driver writes to its server's pipe when a context is torn down, and a program in C ends by a broken one: the copy
 /// is given up by a thread that takes no signals. One of the copy's own that was just woken ends with it.
 #[test]

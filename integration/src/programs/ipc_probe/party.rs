@@ -263,11 +263,21 @@ impl Party {
     }
 }
 
+/// Somebody has taken its standard input.
+fn has_no_input(error: &std::io::Error) -> ExitCode {
+    let _nobody_hears = writeln!(std::io::stderr(), "standard input: {error}");
+    ExitCode::FAILURE
+}
+
 /// The program.
 pub(super) fn run() -> ExitCode {
     crash::watch(libc::STDERR_FILENO);
     let mut party = Party::new();
-    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+    for line in std::io::stdin().lock().lines() {
+        let line = match line {
+            Ok(line) => line,
+            Err(error) => return has_no_input(&error),
+        };
         let done = party.as_mut().map_err(|error| error.clone()).and_then(|party| party.does(&line));
         let (code, word) = match done {
             Ok(word) => (0, word),
