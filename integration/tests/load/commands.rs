@@ -10,9 +10,12 @@ use std::io::Write;
 use std::time::Duration;
 
 const ROOT: u32 = 0;
-/// Resident memory of an idle release build; a debug build's code is larger.
+/// Resident memory of an idle release build. A debug build's code is larger, and the kernel maps as much of it ahead as it has
+/// at hand: 23.8 to 25 MiB of the same program, by how its file was written.
 const RELEASE_MEMORY_KIB: u64 = 8 * 1024;
-const DEBUG_MEMORY_KIB: u64 = 24 * 1024;
+const DEBUG_MEMORY_KIB: u64 = 32 * 1024;
+/// What either build has for itself.
+const OWN_MEMORY_KIB: u64 = 4 * 1024;
 /// Spells in which they may have something to do yet, or somebody else makes them do something.
 const SPELLS: usize = 20;
 
@@ -75,7 +78,7 @@ fn an_idle_daemon_and_its_holder_wake_up_for_nothing_and_are_small() {
         for (pid, who) in parts.into_iter().zip(["daemon", "holder"]) {
             let [resident, own] = ["VmRSS", "RssAnon"].map(|field| status(pid, field).expect("it runs"));
             say(&format!("idle {who}: {resident} KiB resident, {own} KiB of it its own"));
-            assert!(resident <= most, "{who}: {resident} KiB");
+            assert!(resident <= most && own <= OWN_MEMORY_KIB, "{who}: {resident} KiB, {own} KiB of it its own");
         }
     });
 }
