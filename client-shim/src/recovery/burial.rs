@@ -60,11 +60,7 @@ impl Former {
 
     /// Cuts it off.
     pub(super) fn cut_off(self) -> Cut {
-        let of_its_own = || {
-            let numbers = self.belongings.descriptors.keys().copied().collect();
-            socket_name::free_of(numbers).unwrap_or_default()
-        };
-        let listeners = self.listeners.unwrap_or_else(of_its_own);
+        let listeners = self.listeners.unwrap_or_else(|| own_listeners(&self.belongings));
         let mut cut = amputation::silence(&self.belongings, self.mapped.owner(), &listeners);
         reached("dead-silenced");
         // Only now: until then a pipe without its other end would keep a thread of the dead copy busy.
@@ -73,6 +69,14 @@ impl Former {
         belongings::are_cut_off();
         cut
     }
+}
+
+/// Frees the names of a dead copy's sockets. A number that it has closed since, or that was closed for it, may be that of
+/// another copy's socket by now.
+fn own_listeners(dead: &Belongings) -> Vec<Exchanged> {
+    let mut numbers = Vec::new();
+    dead.each(|number| numbers.push(number));
+    socket_name::free_of(numbers).unwrap_or_default()
 }
 
 /// What is cut off when the gate is open.
@@ -138,4 +142,35 @@ pub(super) fn prepare() {
 extern "C" fn at_exit() {
     // A forked child has no such thread.
     wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeMap,
+        os::{
+            fd::AsRawFd as _,
+            linux::net::SocketAddrExt as _,
+            unix::net::{SocketAddr, UnixListener},
+        },
+    };
+
+    use super::own_listeners;
+    use crate::{
+        cuda::{belongings::Belongings, socket_name},
+        process::descriptors::identity_of,
+    };
+
+    #[test]
+    fn a_socket_that_has_got_a_dead_copys_number_is_left_to_the_copy_that_lives() {
+        let name = format!("cuda-uvmfd-burial-{}", std::process::id());
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
+        let number = listener.as_raw_fd();
+        let before = identity_of(std::fs::File::open("/").expect("a folder").as_raw_fd()).expect("it is open");
+        let of = |identity| Belongings::of(BTreeMap::from([(number, identity)]));
+        assert!(own_listeners(&of(before)).is_empty(), "the number was another file's then");
+        assert!(socket_name::of(number).is_some());
+        let exchanged = own_listeners(&of(identity_of(number).expect("it is open")));
+        assert_eq!((exchanged.len(), socket_name::of(number).is_some()), (1, false));
+    }
 }
