@@ -81,6 +81,16 @@ fn heard(state: ServerState, of: u64) {
     if of != library::generation() {
         return;
     }
+    if state != ServerState::NONE {
+        let is_doomed = matches!(state, ServerState::TAINTED | ServerState::GONE);
+        // A thread that ends has nothing done in it any more, which its server would be asked about. Where somebody recovers
+        // it is left anyway.
+        steps::with_the_living(|living| {
+            if of == library::generation() {
+                living.is_doomed(is_doomed);
+            }
+        });
+    }
     let mut loss = loss();
     let before = loss.0.filter(|before| before.of == of);
     loss.0 = match state {

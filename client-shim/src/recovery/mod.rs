@@ -64,6 +64,9 @@ pub(crate) use told::of_child;
 /// How long a call waits while another thread recovers: longer than any recovery takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What a call is named of which nobody knows what it does.
+const UNNAMED: &str = "a function of a private table";
+
 static CONSTANT_RANGES: OnceLock<ConstantRanges> = OnceLock::new();
 
 /// Tells which ranges, by address and size, the program has said that it no longer writes.
@@ -212,7 +215,7 @@ fn pass_aside(here: &Here, call: &mut dyn FnMut() -> CUresult) {
             return;
         }
         drop(pass);
-        match steps::after(answer, meaning, Effect::None, generation, is_again) {
+        match steps::after(answer, meaning, (Effect::None, UNNAMED), generation, is_again) {
             Verdict::Again => is_again = true,
             Verdict::Answer(_) => return,
         }
@@ -284,7 +287,7 @@ fn pass(
         }
         drop(pass);
         known = answer;
-        match steps::after(answer, meaning, called.effect(), generation, is_again) {
+        match steps::after(answer, meaning, (called.effect(), called.text()), generation, is_again) {
             Verdict::Again => is_again = true,
             Verdict::Answer(answer) => {
                 progress::has_told(called.effect(), subject, called.is_per_thread(), here.current());

@@ -28,7 +28,7 @@
 
 mod attempts;
 
-pub(super) use attempts::{after, ahead_of_the_driver, on_the_daemons_word, settled, while_closed};
+pub(super) use attempts::{after, ahead_of_the_driver, on_the_daemons_word, settled, while_closed, with_the_living};
 
 use std::{collections::BTreeMap, time::Duration};
 

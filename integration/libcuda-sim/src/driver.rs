@@ -5,6 +5,7 @@ use crate::arrays::Arrays;
 use crate::codes::{Code, Outcome};
 use crate::context::Context;
 use crate::copies;
+use crate::endings;
 use crate::entry::private::Ended;
 use crate::graphs::Graphs;
 use crate::mps::{self, Link};
@@ -181,6 +182,7 @@ pub(crate) fn initialise() -> Outcome {
     }
     uvm::listen()?;
     wakers::open()?;
+    endings::begin()?;
     let (own_trap, own_memory_fault) =
         if daemon.is_some() { (fault::OWN_TOLD, fault::OWN_TOLD) } else { (fault::OWN, fault::SPREAD) };
     let driver = Driver {
@@ -270,6 +272,14 @@ impl Driver {
     /// Tells of a fatal memory fault on a device.
     pub(crate) fn tell_fault(&self, device: u32, access: uvm::WildAccess) {
         self.descriptor.tell(device, access);
+    }
+
+    /// Whether a context of it has failed, or its server has gone.
+    pub(crate) fn has_failed(&self) -> bool {
+        let contexts: Vec<_> = self.tables().contexts.values().cloned().collect();
+        let is_lost = |link: &ProcessLink| link.is_lost.load(Ordering::SeqCst);
+        contexts.iter().any(|context| context.check().is_err())
+            || self.process_link.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(is_lost)
     }
 
     /// Notes that a kernel runs for so long.

@@ -28,6 +28,7 @@
 //! | `MPS_SIM_WISHED_MIB` | from which size on a range of addresses is reserved where it is wished | 4 |
 //! | `MPS_SIM_SAYS_END` | set: each copy says on standard error when it does what it has asked for at the end of the process | |
 //! | `MPS_SIM_WOKEN` | set: a thread of each copy opens pipes without end from when the copy's descriptors are exchanged, as one does that was woken just then | |
+//! | `MPS_SIM_ENDING_THREAD` | set: a thread that ends with a default stream of its own in a copy that has failed ends the process by signal 11 | |
 //! | `MPS_SIM_TEAR_AT` | the same for `cuGraphLaunch`: its context dies when the first node of the graph is done | |
 //!
 //! What it does not have: pools that are shared with other processes, graphs with conditions or allocations, managed memory, texture references, graphs with arrays, peer access, IPC handles of its own memory, compiled images
@@ -42,6 +43,7 @@ mod contexts;
 mod copies;
 mod device;
 mod driver;
+mod endings;
 mod entry;
 mod graphs;
 mod kernel;

@@ -2,6 +2,7 @@
 
 use crate::codes::{Code, Outcome};
 use crate::context::{Context, Progress, Ticket};
+use crate::endings;
 use std::cell::RefCell;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -163,6 +164,7 @@ pub(crate) fn of_this_thread(context: &Arc<Context>, handle: impl FnOnce() -> Ou
         }
         let stream = Stream::start(context, handle()?, 0, 0)?;
         own.0.push((Arc::downgrade(context), Arc::clone(&stream)));
+        endings::this_thread_has_a_stream();
         Ok(stream)
     });
     // A thread that is ending has none any longer.

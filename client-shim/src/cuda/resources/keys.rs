@@ -2,6 +2,12 @@
 //!
 //! A thread that ends takes the destructor's address out of the C library's table and calls it, and may come to that when
 //! the copy has just been unloaded. So the C library has addresses of this library's, which look whether the copy lives.
+//!
+//! The destructor of a copy that is left for another one, or of which the daemon says that its server is spoilt or gone, must
+//! not run: where the thread had a default stream of its own it asks that server about what is unfinished there, gets nothing,
+//! and writes that down with data that the thread has no more, which ends the process by signal 11 (seen once with 580.159.04
+//! on an H100, the calls being those). The driver makes its keys in `cuInit`, before which the copy that the program has loaded
+//! itself is led, too.
 
 use std::{
     ffi::{c_int, c_void},
@@ -34,6 +40,9 @@ impl Keys {
 
 /// Of a thread that ends: the destructor of this number.
 unsafe extern "C" fn destroy<const OWNER: usize, const NUMBER: usize>(data: *mut c_void) {
+    if RESOURCES[OWNER].is_of_no_use() {
+        return;
+    }
     let destructors = RESOURCES[OWNER].destructors.read().unwrap_or_else(PoisonError::into_inner);
     if let Some(destructor) = destructors[NUMBER] {
         // SAFETY: the copy lives as long as its destructors stand there, and has asked for this.
@@ -105,4 +114,46 @@ pub(super) fn leads<const OWNER: usize>() -> [Lead; 2] {
         (c"pthread_key_create", create::<OWNER> as *const c_void),
         (c"pthread_key_delete", delete_one::<OWNER> as *const c_void),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        ffi::c_void,
+        ptr,
+        sync::atomic::{AtomicUsize, Ordering},
+        thread,
+    };
+
+    use super::{create, delete_one};
+    use crate::cuda::resources::Owner;
+
+    /// A place that no other test takes.
+    const PLACE: usize = 5;
+    static DESTROYED: AtomicUsize = AtomicUsize::new(0);
+
+    unsafe extern "C" fn counts(_data: *mut c_void) {
+        DESTROYED.fetch_add(1, Ordering::SeqCst);
+    }
+
+    #[test]
+    fn a_thread_that_ends_has_nothing_done_in_a_copy_whose_server_is_spoilt() {
+        let mut key = 0;
+        // SAFETY: there is room for the key, and the destructor is a function.
+        assert_eq!(unsafe { create::<PLACE>(&raw mut key, Some(counts)) }, 0);
+        let ends = |is_doomed| {
+            Owner(PLACE).is_doomed(is_doomed);
+            let before = DESTROYED.load(Ordering::SeqCst);
+            let ended = thread::spawn(move || {
+                let data = ptr::from_ref(&DESTROYED).cast::<c_void>();
+                // SAFETY: the key was just made.
+                unsafe { libc::pthread_setspecific(key, data) }
+            });
+            assert_eq!(ended.join().ok(), Some(0));
+            DESTROYED.load(Ordering::SeqCst) - before
+        };
+        assert_eq!([false, true, false].map(ends), [1, 0, 1]);
+        // SAFETY: as above.
+        assert_eq!(unsafe { delete_one::<PLACE>(key) }, 0);
+    }
 }

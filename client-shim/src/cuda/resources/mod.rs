@@ -9,13 +9,13 @@
 //! | [`mappings`] | where the system puts them, noted | unmapped, but for what a name of the program's lies in |
 //! | [`threads`] | noted | ended where they wait, and joined |
 //! | [`descriptors`] | noted; a spare copy's [`sockets`] are named | cut off with the rest, and closed; no others are opened |
-//! | [`keys`] of threads' own data | called by way of here | deleted: no destructor is called |
+//! | [`keys`] of threads' own data | called by way of here | no destructor is called; deleted |
 //! | [`exits`]: functions for the process's end | called then | forgotten |
 //!
 //! A function that a copy asks the dynamic linker for is led as one that it imports ([`lookups`]). What a library that the
 //! driver loads has (the compiler of PTX) is not the copy's. The copy that the program has loaded itself ran before it
-//! could be led, so it is never given back; what it opens and maps from `cuInit` on is noted, so that it can be cut off
-//! and nothing else is. Measured with 580.159.04 on an H100: see OBSERVED.
+//! could be led, so it is never given back; what it opens and maps from `cuInit` on, and has in threads, is noted, so that it
+//! can be cut off and nothing else is. Measured with 580.159.04 on an H100: see OBSERVED.
 #![expect(unsafe_code, reason = "stands in the place of functions of the C library")]
 
 mod descriptors;
@@ -55,6 +55,10 @@ const PLACES: usize = MOST + 1;
 /// What one copy has.
 struct Resources {
     is_taken: AtomicBool,
+    /// The program goes on with another copy.
+    is_left: AtomicBool,
+    /// Its server has met a fault, or is gone.
+    is_doomed: AtomicBool,
     /// It is cut off. Changed under the lock of its descriptors.
     is_dead: AtomicBool,
     heap: Mutex<Option<heap::Heap>>,
@@ -68,6 +72,8 @@ struct Resources {
 static RESOURCES: [Resources; PLACES] = [const {
     Resources {
         is_taken: AtomicBool::new(false),
+        is_left: AtomicBool::new(false),
+        is_doomed: AtomicBool::new(false),
         is_dead: AtomicBool::new(false),
         heap: Mutex::new(None),
         threads: Mutex::new(Vec::new()),
@@ -77,6 +83,13 @@ static RESOURCES: [Resources; PLACES] = [const {
         exits: Mutex::new(Vec::new()),
     }
 }; PLACES];
+
+impl Resources {
+    /// Whether nobody has anything to do in the copy any more, or it is about to be so.
+    fn is_of_no_use(&self) -> bool {
+        [&self.is_left, &self.is_doomed, &self.is_dead].iter().any(|of| of.load(Ordering::Acquire))
+    }
+}
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
@@ -98,7 +111,10 @@ pub(crate) fn noting() -> Option<Owner> {
 
 /// From now on this copy lives, and what it opens and maps is known if it has resources here; which one it was before.
 pub(crate) fn note(owner: Option<Owner>) -> Option<Owner> {
-    NOTING.swap(owner.map_or(0, |owner| owner.0 + 1), Ordering::AcqRel).checked_sub(1).map(Owner)
+    let before = NOTING.swap(owner.map_or(0, |owner| owner.0 + 1), Ordering::AcqRel).checked_sub(1).map(Owner);
+    before.inspect(|of| of.resources().is_left.store(true, Ordering::Release));
+    owner.inspect(|of| of.resources().is_left.store(false, Ordering::Release));
+    before
 }
 
 /// Which copy is spare: a place and 1, or 0 for none.
@@ -114,8 +130,8 @@ pub(crate) fn note_spare(owner: Option<Owner>) {
     SPARE.store(owner.map_or(0, |owner| owner.0 + 1), Ordering::Release);
 }
 
-/// Has the copy that the program has loaded itself called here for what it opens and maps. Its heap, threads and keys stay
-/// its own, since it has some already.
+/// Has the copy that the program has loaded itself called here for what it opens and maps, and for the data that it has in
+/// threads. Its heap and threads stay its own, since it has some already.
 pub(crate) fn lead_first() {
     static LED: Once = Once::new();
     LED.call_once(|| {
@@ -123,7 +139,8 @@ pub(crate) fn lead_first() {
         // SAFETY: the handle is open for good.
         let Some(library) = (unsafe { Library::of(handle) }) else { return };
         let [versioned, _] = lookups::all::<FIRST>();
-        let leads = [descriptors::leads::<FIRST>().as_slice(), &mappings::leads::<FIRST>(), &[versioned]].concat();
+        let (descriptors, mappings) = (descriptors::leads::<FIRST>(), mappings::leads::<FIRST>());
+        let leads = [descriptors.as_slice(), &mappings, &keys::leads::<FIRST>(), &[versioned]].concat();
         // SAFETY: each function here takes what its namesake takes, and does the same; before `cuInit` nobody waits in one.
         if unsafe { library.lead(&leads) } > 0 {
             note(Some(Owner(FIRST)));
@@ -163,7 +180,8 @@ impl Owner {
         let mut places = (0..MOST).map(|step| (first + step) % MOST);
         let free = places.find(|at| !RESOURCES[*at].is_taken.swap(true, Ordering::AcqRel))?;
         *locked(&RESOURCES[free].heap) = Some(heap);
-        RESOURCES[free].is_dead.store(false, Ordering::Release);
+        let of = &RESOURCES[free];
+        [&of.is_left, &of.is_doomed, &of.is_dead].iter().for_each(|is| is.store(false, Ordering::Release));
         let leads = match free {
             0 => leads::<0>(),
             1 => leads::<1>(),
@@ -203,6 +221,11 @@ impl Owner {
     /// each begins and its bytes; how many.
     pub(crate) fn overlay_files(self, is_anothers: impl Fn((usize, usize)) -> bool) -> u32 {
         mappings::overlay_files(self.0, is_anothers)
+    }
+
+    /// Its server has met a fault, or is gone, or neither is so.
+    pub(crate) fn is_doomed(self, is_doomed: bool) {
+        self.resources().is_doomed.store(is_doomed, Ordering::Release);
     }
 
     /// The copy is about to be cut off: what it has opened until now is noted, its own threads open nothing any more and end

@@ -15,6 +15,7 @@ use crate::cuda::{
     functions::Effect,
     gate::{self, Late},
     library,
+    resources::{self, Owner},
     result::CUresult,
     threads,
 };
@@ -24,7 +25,7 @@ use crate::daemon::{
     stage,
 };
 use crate::kept::shared;
-use crate::process::log;
+use crate::process::{log, settings};
 use crate::recovery::{
     others,
     refusal::Refusal,
@@ -46,11 +47,12 @@ struct Attempts {
 
 static ATTEMPTS: Mutex<Attempts> = Mutex::new(Attempts { is_given_up: false, late: Late::NOBODY, told: String::new() });
 
-/// A call that went into copy `seen` has got an answer with this meaning. Recovers, unless another thread has meanwhile.
+/// A call, of this name if it has one, that went into copy `seen` has got an answer with this meaning. Recovers, unless another
+/// thread has meanwhile.
 pub(in crate::recovery) fn after(
     answer: CUresult,
     meaning: Meaning,
-    effect: Effect,
+    (effect, call): (Effect, &str),
     seen: u64,
     is_again: bool,
 ) -> Verdict {
@@ -58,6 +60,9 @@ pub(in crate::recovery) fn after(
     if library::generation() == seen {
         if attempts.is_given_up {
             return Verdict::Answer(answer);
+        }
+        if settings::lines_wanted() {
+            log::complain(format_args!("{call} answers {}: copy {seen} of the driver is dead", answer.0));
         }
         if !is_recovered(&mut attempts, answer, meaning, Begun::ByCall) {
             return Verdict::Answer(answer);
@@ -110,6 +115,14 @@ pub(in crate::recovery) fn while_closed(patience: Duration, work: impl FnOnce())
     let closed = gate::close();
     if closed.wait(patience) == 0 {
         threads::here(|here| gate::behind(&here.passer, work));
+    }
+}
+
+/// Does something with the copy that lives, if nobody recovers.
+pub(in crate::recovery) fn with_the_living(work: impl FnOnce(Owner)) {
+    let Ok(_nobody_recovers) = ATTEMPTS.try_lock() else { return };
+    if let Some(living) = resources::noting() {
+        work(living);
     }
 }
 
