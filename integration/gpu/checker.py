@@ -78,7 +78,7 @@ def others(ours, library, seconds, seed):
 def cases(ours, library):
     """The programs that are kept, beside a neighbour that does wrong: those for one GPU."""
     with configured(ours, NO_QUARANTINE) as daemon:
-        program = [str(ours.root / "mps-checker"), "--cases", "--devices", "1", "--aggressor", str(ours.root / "mps-aggressor")]
+        program = [str(ours.root / "mps-checker"), "--cases", "--devices", "1", "--times", "3", "--aggressor", str(ours.root / "mps-aggressor")]
         done = subprocess.run(program, capture_output=True, text=True, env=environment(library, daemon.pipe), timeout=280)
         lines = [line for line in lines_of(done) if line["event"] == "case"]
     again = [f"{line['name']}: {line['found'].get('why')}" for line in lines if line["found"]]

@@ -22,9 +22,9 @@ const REGISTERS: usize = 17;
 const SIGNALS: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
 
 static SEED: AtomicU64 = AtomicU64::new(0);
-/// The operation under way, and whether the run is a disturbed one.
+/// The operation under way, and in which [`Part`].
 static OPERATION: AtomicUsize = AtomicUsize::new(0);
-static IS_DISTURBED: AtomicUsize = AtomicUsize::new(0);
+static PART: AtomicUsize = AtomicUsize::new(Part::Before as usize);
 /// Where the line goes.
 static TO: AtomicI32 = AtomicI32::new(libc::STDOUT_FILENO);
 /// Where there is room for the table of mappings.
@@ -35,10 +35,31 @@ pub(super) fn seed(seed: u64) {
     SEED.store(seed, Ordering::Relaxed);
 }
 
-/// This operation of it begins.
-pub(super) fn operation(at: usize, is_disturbed: bool) {
+/// What a process is doing.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Part {
+    /// No operation of any program yet.
+    Before,
+    Undisturbed,
+    Disturbed,
+    /// All that a run has left is ended, and settled.
+    Tidying,
+    /// It has said all that it has to say, and ends.
+    End,
+}
+
+impl Part {
+    const ALL: [Self; 5] = [Self::Before, Self::Undisturbed, Self::Disturbed, Self::Tidying, Self::End];
+}
+
+/// From now on it does this.
+pub(super) fn part(part: Part) {
+    PART.store(part as usize, Ordering::Relaxed);
+}
+
+/// This operation of its program begins.
+pub(super) fn operation(at: usize) {
     OPERATION.store(at, Ordering::Relaxed);
-    IS_DISTURBED.store(usize::from(is_disturbed), Ordering::Relaxed);
 }
 
 /// A line of bounded length, in which no sign needs to be escaped.
@@ -120,9 +141,9 @@ fn tell(line: &mut Line, signal: c_int, address: usize, context: *const libc::uc
         "{{\"event\":\"crash\",\"pid\":{pid},\"thread\":{thread},\"signal\":{signal},\"address\":\"{address:#x}\""
     )?;
     let at = OPERATION.load(Ordering::Relaxed);
-    let is_disturbed = IS_DISTURBED.load(Ordering::Relaxed) != 0;
+    let part = Part::ALL.get(PART.load(Ordering::Relaxed)).unwrap_or(&Part::Before);
     let seed = SEED.load(Ordering::Relaxed);
-    write!(line, ",\"seed\":{seed},\"at\":{at},\"is_disturbed\":{is_disturbed},\"around\":[")?;
+    write!(line, ",\"seed\":{seed},\"at\":{at},\"part\":\"{part:?}\",\"around\":[")?;
     let mut last = None;
     for mapping in table(maps) {
         if mapping.end > address {

@@ -77,7 +77,8 @@ const TORN: &str = r#"{"ops": [
 fn what_a_torn_launch_of_a_graph_does_twice_is_in_doubt() {
     once(|subject| {
         // The second launch is that of the disturbed run.
-        let (finished, lines) = program(subject, TORN, &[], &[("MPS_SIM_TEAR_AT", "1:cuGraphLaunch:2")]);
+        let tear = [("MPS_SIM_TEAR_AT", "1:cuGraphLaunch:2")];
+        let (finished, lines) = program(subject, TORN, &["--faults-elsewhere", "1"], &tear);
         let end = lines.iter().find(|line| line["event"] == "end").unwrap_or_else(|| panic!("{subject}: {finished:?}"));
         assert_eq!(
             (&end["recoveries"], &end["clean"], &end["errors"]),
@@ -85,6 +86,16 @@ fn what_a_torn_launch_of_a_graph_does_twice_is_in_doubt() {
             "{subject}: {end}"
         );
         assert_eq!(finished.code, Some(0), "{subject}: {finished:?}");
+    });
+}
+
+#[test]
+fn a_recovery_that_no_fault_is_the_cause_of_is_found() {
+    once(|subject| {
+        let (finished, lines) = program(subject, TORN, &[], &[("MPS_SIM_TEAR_AT", "1:cuGraphLaunch:2")]);
+        let found = lines.iter().find(|line| line["event"] == "found");
+        let found = found.unwrap_or_else(|| panic!("{subject}: {finished:?}"));
+        assert_eq!((&found["kind"], finished.code), (&"unprovoked".into(), Some(1)), "{subject}: {finished:?}");
     });
 }
 
@@ -111,6 +122,29 @@ fn what_was_lost_in_a_context_is_told_to_nobody_who_begins_after_its_reset() {
         let end = lines.iter().find(|line| line["event"] == "end").unwrap_or_else(|| panic!("{subject}: {finished:?}"));
         assert_eq!((&end["recoveries"], &end["clean"]), (&2.into(), &0.into()), "{subject}: {end}");
         assert_eq!(finished.code, Some(0), "{subject}: {finished:?}");
+    });
+}
+
+/// Two threads have work in default streams of their own, the first time with the copy that the program has loaded, and end.
+const OWN_STREAMS: &str = r#"{"ops": [
+    {"thread": 0, "what": {"Allocate": {"block": 0, "device": 0, "memory": "Device"}}},
+    {"thread": 0, "what": {"Allocate": {"block": 1, "device": 0, "memory": "Device"}}},
+    {"thread": 0, "what": {"Set": {"to": {"block": 0, "first": 0}, "cells": 4, "key": 3, "on": {"Own": 0}, "is_async": false}}},
+    {"thread": 0, "what": {"SyncContext": {"device": 0}}},
+    {"thread": 1, "what": {"Set": {"to": {"block": 1, "first": 0}, "cells": 4, "key": 5, "on": {"Own": 0}, "is_async": true}}},
+    {"thread": 1, "what": {"Hold": {"on": {"Own": 0}}}},
+    {"thread": 0, "what": {"Neighbour": {"device": 0, "code": 719}}},
+    {"thread": 0, "what": {"SyncContext": {"device": 0}}},
+    {"thread": 0, "what": "ReadAll"}
+]}"#;
+
+#[test]
+fn a_thread_that_ends_with_a_stream_of_a_dead_copy_ends_alone() {
+    once(|subject| {
+        let ending = [("MPS_SIM_ENDING_THREAD", "1")];
+        let (finished, lines) = program(subject, OWN_STREAMS, &["--times", "4"], &ending);
+        let end = lines.iter().find(|line| line["event"] == "end").unwrap_or_else(|| panic!("{subject}: {finished:?}"));
+        assert_eq!((&end["recoveries"], finished.code), (&4.into(), Some(0)), "{subject}: {finished:?}");
     });
 }
 

@@ -1,5 +1,7 @@
 //! Programs that have shown a mistake, each by name. None may show it again.
 
+mod threads;
+
 use super::program::{CELLS, Memory, Node, Op, Place, Program, Queue, What, Wrong};
 
 /// A program that has shown a mistake.
@@ -15,11 +17,11 @@ type Row = (&'static str, fn() -> Program);
 
 /// What a program has shown, and the program.
 const TABLE: &[Row] = &[
-    ("a wait of one thread completes work of another one's default stream", own_streams),
+    ("a wait of one thread completes work of another one's default stream", threads::own_streams),
     ("an event that was destroyed stands for another one of its handle", event_handle),
     ("a wait for another context completes work of the current one", other_context),
     ("a stream keeps the context of the one that had its handle", stream_handle),
-    ("a thread that comes late finds an event of lost work complete", late_consumer),
+    ("a thread that comes late finds an event of lost work complete", threads::late_consumer),
     ("the end of an event takes the one telling", told_by_end_of_event),
     ("a free takes the one telling", told_by_free),
     ("the end of a stream takes the one telling", told_by_end_of_stream),
@@ -32,10 +34,11 @@ const TABLE: &[Row] = &[
     ("what comes behind a fault comes in another order without it", behind_a_fault),
     ("what one device has done is lost with the other one's context", one_device_after_the_other),
     ("what was lost and told is lost again with another device's context", told_before),
-    ("a thread is not told of what the one that has begun it was not told of", begun_by_untold),
-    ("a thread of the checker's own is told in the place of a program's", told_elsewhere),
+    ("a thread is not told of what the one that has begun it was not told of", threads::begun_by_untold),
+    ("a thread of the checker's own is told in the place of a program's", threads::told_elsewhere),
     ("a graph whose kernels have ended with their context is in a recovery's way", graph_of_reset),
     ("the first copy after a switch takes host memory from before a kernel", written_just_before),
+    ("the end of a thread that has given work is a fault of its own", threads::ended_at_work),
     ("an event has a time when it comes where it was recorded before", time_of_before),
 ];
 
@@ -99,15 +102,6 @@ fn look(thread: u8, on: Queue, device: u8) -> [(u8, What); 2] {
     [(thread, What::SyncStream { on }), (thread, read)]
 }
 
-fn own_streams() -> Program {
-    let other = What::Read { from: all_of(1), cells: CELLS, on: Queue::Own(0) };
-    let mut ops = two_blocks(0);
-    ops.extend(busy(0, Queue::Own(0)));
-    ops.extend([(1, other), neighbour(0)]);
-    ops.extend(look(0, Queue::Own(0), 0));
-    program(ops)
-}
-
 fn event_handle() -> Program {
     let mut ops = two_blocks(0);
     ops.extend([stream(0, 0), (0, What::MakeEvent { event: 0, device: 0, is_timeless: false })]);
@@ -145,24 +139,6 @@ fn stream_handle() -> Program {
     ops.extend(busy(0, A));
     ops.extend([(0, What::SyncContext { device: 0 }), neighbour(1)]);
     ops.extend(look(0, A, 1));
-    program(ops)
-}
-
-fn late_consumer() -> Program {
-    let mut ops = two_blocks(0);
-    ops.extend([stream(0, 0), stream(1, 0), (0, What::MakeEvent { event: 0, device: 0, is_timeless: false })]);
-    ops.extend(busy(0, A));
-    ops.extend([
-        (0, What::Record { event: 0, on: A }),
-        neighbour(0),
-        (0, What::SyncContext { device: 0 }),
-        (1, What::Await { event: 0, on: B }),
-    ]);
-    ops.extend([
-        (1, What::Copy { to: all_of(1), from: all_of(0), cells: CELLS, on: B, is_async: true, is_generic: false }),
-        (1, What::SyncStream { on: B }),
-        (1, What::Read { from: all_of(1), cells: CELLS, on: Queue::Null(0) }),
-    ]);
     program(ops)
 }
 
@@ -292,40 +268,6 @@ fn told_before() -> Program {
     ops.push((0, What::Copy { to, from, cells: CELLS, on, is_async: true, is_generic: false }));
     ops.push(neighbour(0));
     ops.push((0, What::ReadAll));
-    program(ops)
-}
-
-/// One thread is told and waits; another one, which has made no call since, begins a third.
-fn begun_by_untold() -> Program {
-    let mut ops = two_blocks(0);
-    let on = Queue::Legacy(0);
-    ops.extend([
-        (2, What::Hold { on }),
-        (2, What::Set { to: all_of(1), cells: CELLS, key: 9, on, is_async: true }),
-        neighbour(0),
-        (2, What::SyncContext { device: 0 }),
-        (1, What::Pause),
-        (3, What::AskStream { on: Queue::Own(0) }),
-        (3, What::ReadAll),
-    ]);
-    program(ops)
-}
-
-/// The thread that begins the late one has a neighbour put beside the device before.
-fn told_elsewhere() -> Program {
-    let mut ops = two_blocks(0);
-    let strike = What::Neighbour { device: 0, code: 700 };
-    let mix = What::Mix { to: all_of(0), from: all_of(1), cells: CELLS, key: 3, on: Queue::Null(0) };
-    ops.extend([
-        (2, What::MakeStream { stream: 0, device: 0, is_blocking: true }),
-        (0, What::Hold { on: A }),
-        (1, mix),
-        (1, strike.clone()),
-        (0, What::AskStream { on: Queue::Null(0) }),
-        (2, strike),
-        (2, What::Pause),
-        (3, What::ReadAll),
-    ]);
     program(ops)
 }
 

@@ -10,7 +10,7 @@ use super::random::Random;
 /// Operations of a program, at least and at most.
 const LENGTHS: [u8; 2] = [24, 120];
 /// Of so many times each operation has its share.
-const ALL: u8 = 142;
+const ALL: u8 = 144;
 /// How often another operation is tried.
 const TRIES: usize = 6;
 /// Errors by which a neighbour's faults are seen.
@@ -53,7 +53,7 @@ impl Generator {
         // The late thread may begin behind the faults, by any other's doing.
         let late_from = if self.random.in_hundred(50) { at.iter().max().copied().unwrap_or(0) } else { 0 };
         let (mut planner, mut program) = (Planner::new(self.devices), Program::default());
-        let (mut thread, mut has_late) = (0, false);
+        let (mut thread, mut has_late, mut has_left) = (0, false, false);
         let beginning = self.beginning();
         for op in beginning {
             if planner.add(&op).is_some() {
@@ -81,7 +81,7 @@ impl Generator {
             }
             for _ in 0..TRIES {
                 if self.random.in_hundred(35) {
-                    thread = self.random.below(if index < late_from { LATE } else { THREADS });
+                    thread = self.random.below(if index < late_from || has_left { LATE } else { THREADS });
                 }
                 if thread == LATE && !has_late {
                     has_late = true;
@@ -91,13 +91,17 @@ impl Generator {
                 let mut trial = planner.clone();
                 if trial.add(&op).is_some() {
                     planner = trial;
+                    if op.what == What::Leave {
+                        (thread, has_left) = (0, true);
+                    }
                     program.ops.push(op);
                     break;
                 }
             }
         }
         for _ in 0..1 + self.random.below(2) {
-            program.ops.push(Op { thread: self.random.below(THREADS), what: What::ReadAll });
+            let thread = self.random.below(if has_left { LATE } else { THREADS });
+            program.ops.push(Op { thread, what: What::ReadAll });
         }
         program.ops.truncate(Program::MOST);
         program
@@ -263,6 +267,7 @@ impl Generator {
                 What::Batch { copies: copies.collect(), stream }
             }
             117 | 118 => What::PeerCopy { to, from, cells },
+            142 | 143 => What::Leave,
             _ => {
                 // Two that have both come are rare.
                 let to = if self.random.in_hundred(50) { event } else { self.random.below(EVENTS) };

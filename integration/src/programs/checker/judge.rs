@@ -23,6 +23,8 @@
 //! 5. A call fails although the library has said of all recoveries that this thread was not told of yet that nothing was
 //!    lost; or it fails again and again; or there was no recovery, and nothing in the program is in the way of one.
 //!
+//! 6. There are more recoveries than faults.
+//!
 //! But a time between events that were recorded before a recovery is there no longer, whatever was lost.
 //!
 //! All of it holds for every moment at which the fault may strike: what is told as lost and was done in fact is no
@@ -30,74 +32,12 @@
 
 use super::api::{self, Failed, Recovered};
 use super::plan::{Ops, Plan, Step};
-use super::program::{CELL, Memory, THREADS};
-use std::fmt;
+use super::program::{Memory, Place, THREADS};
+use super::wrong::{Bytes, Differing, Wrong};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `CUDA_ERROR_INVALID_HANDLE`.
 const INVALID_HANDLE: u32 = 400;
-
-/// The bytes of a cell.
-pub(super) type Bytes = [u8; CELL];
-
-/// What is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wrong {
-    /// The undisturbed run has failed: a mistake of the checker, of the driver or of the library at rest.
-    Undisturbed(Failed),
-    /// A value that was not in doubt differs.
-    Value { memory: Memory, found: Bytes, expected: Bytes },
-    /// A value that was in doubt differs, and its thread was not told.
-    Untold { memory: Memory, found: Bytes, expected: Bytes },
-    /// Its thread was told, and `mps_shim_in_doubt` does not have it.
-    NotInDoubt { memory: Memory },
-    /// A call fails though nothing was lost.
-    NothingWasLost(Failed),
-    /// It goes on failing.
-    Persistent(Failed),
-    /// It was not recovered.
-    Refused(Failed, String),
-}
-
-impl Wrong {
-    /// The kind alone, by which a shorter program is compared with the one that it is made of.
-    pub(super) fn kind(&self) -> &'static str {
-        match self {
-            Self::Undisturbed(_) => "undisturbed",
-            Self::Value { .. } => "value",
-            Self::Untold { .. } => "untold",
-            Self::NotInDoubt { .. } => "not-in-doubt",
-            Self::NothingWasLost(_) => "nothing-was-lost",
-            Self::Persistent(_) => "persistent",
-            Self::Refused(..) => "refused",
-        }
-    }
-}
-
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let values = |f: &mut fmt::Formatter<'_>, found: &Bytes, expected: &Bytes| {
-            let word = |bytes: &Bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-            write!(f, " begins with {:#x} in place of {:#x}", word(found), word(expected))
-        };
-        match self {
-            Self::Undisturbed(Failed { call, code }) => write!(f, "{call} answers {code} in the undisturbed run"),
-            Self::Value { memory, found, expected } => {
-                write!(f, "a cell of {memory:?} memory that was not in doubt")?;
-                values(f, found, expected)
-            }
-            Self::Untold { memory, found, expected } => {
-                write!(f, "a cell of {memory:?} memory, of which its thread was not told,")?;
-                values(f, found, expected)
-            }
-            Self::NotInDoubt { memory } => {
-                write!(f, "lost work has left a cell of {memory:?} memory that mps_shim_in_doubt does not have")
-            }
-            Self::NothingWasLost(Failed { call, code }) => write!(f, "{call} answers {code} though nothing was lost"),
-            Self::Persistent(Failed { call, code }) => write!(f, "{call} answers {code} again and again"),
-            Self::Refused(Failed { call, code }, why) => write!(f, "{call} answers {code}, and no recovery: {why}"),
-        }
-    }
-}
 
 /// How a cell is in doubt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -106,6 +46,14 @@ struct Doubt {
     since: u32,
     /// Lost work itself wrote it.
     is_direct: bool,
+}
+
+/// Faults that there were in this process: none of another one's neighbours may come to it.
+static FAULTS: AtomicU64 = AtomicU64::new(0);
+
+/// So many faults begin.
+pub(super) fn strike(count: u64) {
+    FAULTS.fetch_add(count, Ordering::SeqCst);
 }
 
 /// The judge of one run.
@@ -128,10 +76,12 @@ pub(super) struct Judge {
     asked: Vec<[usize; 2]>,
     /// Recoveries begin by themselves, in the middle of a call or between two.
     is_sudden: bool,
+    /// Other programs' neighbours are on the same server.
+    has_others_neighbours: bool,
 }
 
 impl Judge {
-    pub(super) fn new(plan: &Plan, is_sudden: bool) -> Self {
+    pub(super) fn new(plan: &Plan, (is_sudden, has_others_neighbours): (bool, bool)) -> Self {
         Self {
             kinds: plan.kinds.clone(),
             doubt: vec![Doubt::default(); plan.kinds.len()],
@@ -143,6 +93,7 @@ impl Judge {
             errors: 0,
             asked: Vec::new(),
             is_sudden,
+            has_others_neighbours,
         }
     }
 
@@ -177,6 +128,12 @@ impl Judge {
             let of_modules = self.doubt.iter_mut().zip(&self.kinds).filter(|(_, kind)| kind.is_of_module());
             of_modules.for_each(|(doubt, _)| *doubt = Doubt { since, is_direct: false });
         }
+    }
+
+    /// The error of the last recovery, if there were more than faults. With `--jobs` others' neighbours are this one's too.
+    pub(super) fn unprovoked(&self) -> Option<u32> {
+        let is_more = !self.has_others_neighbours && self.last.count > FAULTS.load(Ordering::SeqCst);
+        is_more.then_some(self.last.error)
     }
 
     /// Whether the library has refused a recovery since the last look.
@@ -250,6 +207,19 @@ impl Judge {
         let told = self.told[usize::from(from)];
         let other = &mut self.told[usize::from(to)];
         *other = told.max(*other);
+    }
+
+    /// What is known of a cell that differs.
+    pub(super) fn differing(
+        &self,
+        place: Place,
+        cell: u16,
+        known_as: Result<u32, u32>,
+        found: &Bytes,
+        expected: &Bytes,
+    ) -> Differing {
+        let (memory, is_in_doubt) = (self.kinds[usize::from(cell)], self.doubt[usize::from(cell)].since > 0);
+        Differing::new((place, memory), is_in_doubt, known_as, found, expected)
     }
 
     /// A thread uses a value.

@@ -15,11 +15,14 @@ use super::api::{Answer, Api, Failed};
 use super::base::Base;
 use super::fate::{Fate, NO_NEIGHBOUR};
 use super::graphs::Made;
-use super::judge::{Bytes, Judge, Wrong as Mistake};
+use super::judge::{self, Judge};
 use super::plan::{Plan, Step};
 use super::program::{BLOCKS, CELL, EVENTS, GRAPHS, LATE, Place, Program, Queue, STREAMS, What};
+use super::wrong::{Bytes, Differing, Wrong as Mistake};
 use std::cell::Cell;
 
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`.
+const MEMORY_TYPE: u32 = 2;
 /// How often a call is made that fails.
 const TRIES: u32 = 4;
 
@@ -69,6 +72,8 @@ pub(super) struct Machine<'a> {
     birth: Option<(usize, u8)>,
     /// The device whose context was reset and is not there again.
     reset: Option<u8>,
+    /// What is otherwise than in the undisturbed run, where something is wrong with that.
+    pub(super) differing: Vec<Differing>,
 }
 
 fn none() -> Failed {
@@ -82,7 +87,7 @@ impl<'a> Machine<'a> {
         plan: &'a Plan,
         expected: Option<&'a [Used]>,
         fate: Option<&'a mut Fate>,
-        is_sudden: bool,
+        recoveries: (bool, bool),
     ) -> Self {
         Self {
             api: base.api,
@@ -91,7 +96,7 @@ impl<'a> Machine<'a> {
             plan,
             expected,
             fate,
-            judge: Judge::new(plan, is_sudden),
+            judge: Judge::new(plan, recoveries),
             used: Vec::new(),
             done: 0,
             streams: [None; STREAMS as usize],
@@ -102,6 +107,7 @@ impl<'a> Machine<'a> {
             asserting: [None; 2],
             birth: program.birth(),
             reset: None,
+            differing: Vec::new(),
         }
     }
 
@@ -123,8 +129,14 @@ impl<'a> Machine<'a> {
         self.judge.look(plan, None);
         for attempt in 1.. {
             let (mut read, mut is_not_ready) = (Vec::new(), false);
+            if op.what.is_fault() {
+                judge::strike(1);
+            }
             let answer = self.perform(at, op.thread, step, &mut read, &mut is_not_ready);
             self.judge.look(plan, Some(at));
+            if let Some(error) = self.judge.unprovoked() {
+                return Err(Mistake::Unprovoked(error));
+            }
             let Err(failed) = answer else {
                 self.done += 1;
                 let mut shown = step.clone();
@@ -176,17 +188,37 @@ impl<'a> Machine<'a> {
     }
 
     fn use_values(&mut self, at: usize, thread: u8, step: &Step, read: &[Bytes]) -> Result<(), Mistake> {
+        let mut first = Ok(());
         for ((place, cell), bytes) in step.reads.iter().zip(read) {
             if let Some(expected) = self.expected {
                 let known = expected.iter().find(|(of, which, _)| (*of, *which) == (at, *cell));
                 if let Some((_, _, expected)) = known {
                     let address = self.address(*place)?;
-                    self.judge.used(thread, *cell, address, bytes, expected)?;
+                    let judged = self.judge.used(thread, *cell, address, bytes, expected);
+                    if bytes != expected {
+                        self.differing.push(self.judge.differing(
+                            *place,
+                            *cell,
+                            self.known_as(address),
+                            bytes,
+                            expected,
+                        ));
+                    }
+                    first = first.and(judged);
                 }
             }
             self.used.push((at, *cell, *bytes));
         }
-        Ok(())
+        if first.is_ok() {
+            self.differing.clear();
+        }
+        first
+    }
+
+    /// What the driver says of an address: the type of its memory, or the call's error.
+    fn known_as(&self, address: usize) -> Result<u32, u32> {
+        let mut kind = 0;
+        self.api.cuPointerGetAttribute(&raw mut kind, MEMORY_TYPE, address).map(|()| kind).map_err(|failed| failed.code)
     }
 
     /// Makes a device's context current on this thread.

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! mps-checker [--operations N] [--seconds N] [--seed N] [--jobs N] [--most-found N] [--shrinkings N] [--save FOLDER] [--each N]
-//! mps-checker --cases
+//! mps-checker --cases [--times N]
 //! mps-checker --program FILE [--times N]
-//! each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM] [--at-step NAME|any]
+//! each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM] [--at-step NAME|any] [--faults-elsewhere N]
 //! ```
 //! It makes random programs, or takes those that are kept, or one that is given as JSON.
 //!
@@ -43,6 +43,7 @@ mod search;
 mod shrink;
 mod steps;
 mod worker;
+mod wrong;
 
 use super::report::Report;
 use options::{Options, USAGE};

@@ -11,8 +11,8 @@ const BATCH: u64 = 40;
 /// Candidates that are tried for a shorter counterexample.
 const SHRINKINGS: usize = 400;
 pub(super) const USAGE: &str = "mps-checker [--operations N] [--seconds N] [--seed N] [--jobs N] [--most-found N] [--shrinkings N] \
-                     [--save FOLDER] [--each N] | --cases | --program FILE [--times N]; each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM] \
-                     [--at-step NAME|any]";
+                     [--save FOLDER] [--each N] | --cases [--times N] | --program FILE [--times N]; each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM] \
+                     [--at-step NAME|any] [--faults-elsewhere N]";
 
 #[derive(Debug, Clone)]
 pub(super) struct Options {
@@ -34,6 +34,8 @@ pub(super) struct Options {
     pub(super) faults: Faults,
     pub(super) aggressor: Option<String>,
     pub(super) at_step: Option<String>,
+    /// Faults that are none of a program's operations.
+    pub(super) elsewhere: u64,
 }
 
 impl Options {
@@ -55,6 +57,7 @@ impl Options {
             faults: Faults { own: true, neighbours: true },
             aggressor: None,
             at_step: None,
+            elsewhere: 0,
         };
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
@@ -79,6 +82,7 @@ impl Options {
                         _ => return None,
                     }
                 }
+                "--faults-elsewhere" => options.elsewhere = arguments.next()?.parse().ok()?,
                 "--aggressor" => options.aggressor = Some(arguments.next()?),
                 "--at-step" => options.at_step = Some(arguments.next().filter(|name| steps::named(name, 0).is_some())?),
                 _ => return None,
@@ -91,6 +95,11 @@ impl Options {
         self.aggressor.clone().map_or(Neighbours::Simulated, Neighbours::Program)
     }
 
+    /// Whether the neighbours of processes side by side are each other's.
+    pub(super) fn is_shared(&self) -> bool {
+        self.jobs > 1 && self.aggressor.is_some()
+    }
+
     /// Arguments of a process that has the same surroundings.
     pub(super) fn passed_on(&self) -> Vec<String> {
         let faults = match self.faults {
@@ -99,7 +108,9 @@ impl Options {
             Faults { .. } => "both",
         };
         let mut arguments: Vec<String> =
-            ["--devices", &self.devices.to_string(), "--faults", faults].map(str::to_owned).to_vec();
+            ["--devices", &self.devices.to_string(), "--faults", faults, "--jobs", &self.jobs.to_string()]
+                .map(str::to_owned)
+                .to_vec();
         if let Some(aggressor) = &self.aggressor {
             arguments.extend(["--aggressor".to_owned(), aggressor.clone()]);
         }

@@ -41,9 +41,10 @@ pub(super) struct Planner {
     held: Vec<(usize, u8)>,
     /// Devices that a fault has met, whether anybody has noticed or not.
     struck: BTreeSet<u8>,
-    /// Whose operation was the last one, and whether the late thread has begun.
+    /// Whose operation was the last one, and whether the late thread has begun and ended.
     last: Option<u8>,
     has_late: bool,
+    has_left: bool,
 }
 
 /// The whole plan: a step for each operation that is done, and the kind of memory of each cell.
@@ -85,6 +86,7 @@ impl Planner {
             struck: BTreeSet::new(),
             last: None,
             has_late: false,
+            has_left: false,
         }
     }
 
@@ -92,7 +94,7 @@ impl Planner {
     pub(super) fn add(&mut self, op: &Op) -> Option<Step> {
         let at = self.next;
         self.next += 1;
-        if at >= Program::MOST || op.thread >= THREADS {
+        if at >= Program::MOST || op.thread >= THREADS || (op.thread == LATE && self.has_left) {
             return None;
         }
         if op.thread == LATE && !self.has_late {
@@ -236,6 +238,13 @@ impl Planner {
                 let other = self.known.get_mut(usize::from(*to)).filter(|_| *to != thread)?;
                 *other = other.with(&known);
                 Some(Step::default())
+            }
+            What::Leave => {
+                self.has_left = thread == LATE;
+                // Nobody says that other streams are ordered with those of a thread that has ended.
+                let own = self.streams.iter_mut().filter(|(name, _)| matches!(name, Name::Own(LATE, _)));
+                own.for_each(|(_, stream)| stream.is_blocking = false);
+                self.has_left.then(Step::default)
             }
             What::ReadAll => Some(self.read_all(at, thread)),
             What::Fault { on, .. } => {

@@ -286,6 +286,8 @@ pub(super) enum What {
     HandOver { to: u8 },
     /// The host has other things to do, until threads that begin now have begun later for the kernel, too.
     Pause,
+    /// The late thread ends, and does nothing more: what it has given to its streams goes on.
+    Leave,
     /// Waits for everything, and reads all memory that this thread may read.
     ReadAll,
     /// Only in the disturbed run: a kernel of the program's own does wrong.

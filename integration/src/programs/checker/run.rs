@@ -3,21 +3,23 @@
 //! The threads take turns in the order of the list, so that the same calls are made in the same order in both runs; what
 //! is concurrent is what the program has given to its streams. They are new in each run: all but one begin with it, and
 //! some come to the driver only after a recovery; one is begun in the middle, by another one of them as a program's would
-//! be.
+//! be, and may end there.
 
 use super::base::Base;
 use super::fate::{Fate, Neighbours};
-use super::judge::Wrong;
 use super::machine::{Machine, Used};
 use super::plan::Plan;
 use super::program::{LATE, Program, THREADS, What};
 use super::steps;
+use super::wrong::{Differing, Wrong};
 use crate::programs::crash;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
 
 /// Steps that have been done: who looks sees whether the process stands still.
 pub(super) static HEARTBEAT: AtomicU64 = AtomicU64::new(0);
@@ -55,15 +57,21 @@ impl Outcome {
 pub(super) struct Found {
     pub(super) at: usize,
     pub(super) wrong: Wrong,
+    /// All that it has read otherwise than the undisturbed run.
+    pub(super) differing: Vec<Differing>,
 }
 
-/// Runs a program twice.
-pub(super) fn check(base: &Base, program: &Program, neighbours: &Neighbours) -> Result<Outcome, Found> {
+/// Runs a program twice. Its server may be others' too, whose neighbours are its own then.
+pub(super) fn check(
+    base: &Base,
+    program: &Program,
+    (neighbours, is_shared): (&Neighbours, bool),
+) -> Result<Outcome, Found> {
     let plan = Plan::new(program, base.devices());
-    let before = |at| move |failed| Found { at, wrong: Wrong::Undisturbed(failed) };
+    let before = |at| move |failed| Found { at, wrong: Wrong::Undisturbed(failed), differing: Vec::new() };
     base.settle().map_err(before(0))?;
     base.begin();
-    let reference = run(Machine::new(base, program, &plan, None, None, false))?;
+    let reference = run(Machine::new(base, program, &plan, None, None, (false, is_shared)))?;
     base.settle().map_err(before(program.ops.len()))?;
     base.begin();
     let mut fate = Fate::new(neighbours.clone());
@@ -77,7 +85,7 @@ pub(super) fn check(base: &Base, program: &Program, neighbours: &Neighbours) -> 
     if program.ops.iter().any(|op| op.what.is_fault()) {
         steps::wait().map_err(before(program.ops.len()))?;
     }
-    let machine = Machine::new(base, program, &plan, Some(&reference.used), Some(&mut fate), is_sudden);
+    let machine = Machine::new(base, program, &plan, Some(&reference.used), Some(&mut fate), (is_sudden, is_shared));
     let disturbed = run(machine)?;
     if disturbed.outcome.recoveries > 0 {
         base.settle_for_good().map_err(before(program.ops.len()))?;
@@ -114,27 +122,53 @@ enum Turn {
 /// What all threads of a run work on: the machine, and a mistake that was seen.
 type Shared<'a> = Mutex<(Machine<'a>, Option<Found>)>;
 
+/// The kernel's number of the late thread, once it has begun.
+static LATE_NUMBER: AtomicI32 = AtomicI32::new(0);
+
+#[expect(unsafe_code, reason = "gettid has no safe wrapper")]
+fn own_number() -> i32 {
+    // SAFETY: asks for this thread's number.
+    unsafe { libc::gettid() }
+}
+
+/// How long a thread may take to its end, and the time between two looks.
+const LATEST_END: Duration = Duration::from_secs(30);
+const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
+
+/// Waits until the kernel has no such thread any more: all is done by then that is done at its end.
+fn await_end(number: i32) {
+    let place = PathBuf::from(format!("/proc/self/task/{number}"));
+    let deadline = Instant::now() + LATEST_END;
+    while place.exists() && Instant::now() < deadline {
+        thread::park_timeout(BETWEEN_LOOKS);
+    }
+}
+
 /// A thread of a run: takes its turns, and says after each whether the run is over.
 fn take_turns<'scope>(
     scope: &'scope Scope<'scope, '_>,
     shared: &'scope Shared<'_>,
-    turns: Receiver<Turn>,
+    (turns_of, turns): (u8, Receiver<Turn>),
     finished: &Sender<bool>,
 ) {
     for turn in turns {
         let is_over = match turn {
             Turn::Begin(turns) => {
                 let finished = finished.clone();
-                scope.spawn(move || take_turns(scope, shared, turns, &finished));
+                scope.spawn(move || take_turns(scope, shared, (LATE, turns), &finished));
                 false
             }
             Turn::Operations(range) => {
+                if turns_of == LATE {
+                    LATE_NUMBER.store(own_number(), Ordering::SeqCst);
+                }
                 let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 let (machine, found) = &mut *shared;
                 for at in range {
                     HEARTBEAT.fetch_add(1, Ordering::Relaxed);
-                    crash::operation(at, machine.expected.is_some());
-                    *found = machine.step(at).err().map(|wrong| Found { at, wrong });
+                    crash::operation(at);
+                    let wrong = machine.step(at).err();
+                    *found = wrong.map(|wrong| Found { at, wrong, differing: std::mem::take(&mut machine.differing) });
                     if found.is_some() {
                         break;
                     }
@@ -149,14 +183,17 @@ fn take_turns<'scope>(
 }
 
 fn run(machine: Machine<'_>) -> Result<Ran, Found> {
+    crash::part(if machine.expected.is_some() { crash::Part::Disturbed } else { crash::Part::Undisturbed });
     let turns = turns(machine.program);
     let parent = machine.program.birth().map(|(_, parent)| parent);
+    let leaving = machine.program.ops.iter().position(|op| op.thread == LATE && op.what == What::Leave);
     let shared = Mutex::new((machine, None::<Found>));
     thread::scope(|scope| {
         let mut threads: [Option<Sender<Turn>>; THREADS as usize] = [const { None }; THREADS as usize];
         let (finished, is_finished) = channel();
         // A thread that has ended has panicked, and the scope passes that on.
         let has_taken = |thread: &Sender<Turn>, turn| thread.send(turn).is_ok() && is_finished.recv() == Ok(false);
+        let leaves = |range: &Range<usize>| range.clone().any(|at| leaving == Some(at));
         let early = (0..LATE).map(|thread| (thread, 0..0));
         for (thread, range) in early.chain(turns) {
             if threads[usize::from(thread)].is_none() {
@@ -166,17 +203,22 @@ fn run(machine: Machine<'_>) -> Result<Ran, Found> {
                     Some(parent) => drop(has_taken(parent, Turn::Begin(take))),
                     None => {
                         let (finished, shared) = (finished.clone(), &shared);
-                        scope.spawn(move || take_turns(scope, shared, take, &finished));
+                        scope.spawn(move || take_turns(scope, shared, (thread, take), &finished));
                     }
                 }
             }
-            let thread = threads[usize::from(thread)].as_ref();
-            if !thread.is_some_and(|thread| has_taken(thread, Turn::Operations(range))) {
+            let (is_leaving, place) = (leaves(&range), usize::from(thread));
+            if !threads[place].as_ref().is_some_and(|thread| has_taken(thread, Turn::Operations(range))) {
                 break;
+            }
+            if is_leaving {
+                threads[place] = None;
+                await_end(LATE_NUMBER.load(Ordering::SeqCst));
             }
         }
     });
     let (mut machine, found) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    crash::part(crash::Part::Tidying);
     machine.tidy_up();
     if let Some(found) = found {
         return Err(found);

@@ -1,5 +1,5 @@
 //! Programs in processes of their own: those that are kept, and random ones until enough was done. What one shows is made
-//! as short as may be there, too.
+//! as short as may be there, too, and shown once more.
 
 use super::options::Options;
 use super::program::Program;
@@ -32,7 +32,8 @@ fn shows(options: &Options, program: &Program) -> Option<Value> {
     let mut file = tempfile::NamedTempFile::new().ok()?;
     file.write_all(serde_json::to_string(program).ok()?.as_bytes()).ok()?;
     let step = options.at_step.as_deref().and_then(|name| steps::named(name, options.seed));
-    let (status, lines) = child(options, &["--program".to_owned(), file.path().to_string_lossy().into_owned()], step)?;
+    let arguments = ["--program", &file.path().to_string_lossy(), "--times", &options.times.to_string()];
+    let (status, lines) = child(options, &arguments.map(str::to_owned), step)?;
     let found = lines.iter().find(|line| line["event"] == "found" || line["event"] == "stuck");
     match found {
         Some(found) => Some(found.clone()),
@@ -122,7 +123,9 @@ fn one_batch(
     while seed < end && found.load(Ordering::SeqCst) < options.most_found {
         let arguments = ["--batch", &(end - seed).to_string(), "--seed", &seed.to_string()].map(str::to_owned);
         let Some((status, lines)) = child(options, &arguments, step) else { return };
+        // One that dies at its end has done all of it and shows something, too.
         if let Some(batch) = lines.iter().find(|line| line["event"] == "batch")
+            && status.success()
             && let Ok(mut sum) = sum.lock()
         {
             let number = |name: &str| batch[name].as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(0);
@@ -146,7 +149,9 @@ fn one_batch(
         // Whoever is asked for "any" again is asked for the same.
         let options = &Options { seed: if step.is_some() { begin } else { options.seed }, ..options.clone() };
         let small = shortened(options, &program, &line["kind"]);
-        let mut shown = shows(options, &small).unwrap_or_else(|| line.clone());
+        // What it shows alone may be something else.
+        let mut shown = line.clone();
+        shown["alone"] = json!(shows(options, &small));
         shown["event"] = json!("counterexample");
         shown["seed"] = json!(at);
         shown["program"] = json!(small);

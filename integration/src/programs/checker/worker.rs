@@ -4,7 +4,7 @@ use super::base::Base;
 use super::options::Options;
 use super::program::Program;
 use super::run::{self, Found, HEARTBEAT, Outcome};
-use super::{FOUND, Report, STUCK, generate, steps};
+use super::{FOUND, Report, STUCK, generate, judge, steps};
 use crate::programs::crash;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -44,7 +44,8 @@ fn base(report: Report, options: &Options) -> Result<Base, ExitCode> {
 
 fn describe(found: &Found, program: &Program) -> Value {
     let op = program.ops.get(found.at).map(|op| format!("thread {} {:?}", op.thread, op.what));
-    json!({ "kind": found.wrong.kind(), "why": found.wrong.to_string(), "at": found.at, "operation": op })
+    let (kind, why) = (found.wrong.kind(), found.wrong.to_string());
+    json!({ "kind": kind, "why": why, "at": found.at, "operation": op, "differing": found.differing })
 }
 
 pub(super) fn counted(outcome: &Outcome) -> Value {
@@ -61,8 +62,9 @@ pub(super) fn one(report: Report, options: &Options, program: &Program) -> ExitC
         Err(status) => return status,
     };
     let mut sum = Outcome::default();
+    judge::strike(options.elsewhere);
     for _ in 0..options.times {
-        match run::check(&base, program, &options.neighbours()) {
+        match run::check(&base, program, (&options.neighbours(), options.is_shared())) {
             Ok(outcome) => sum.add(&outcome),
             Err(found) => {
                 report.say("found", describe(&found, program));
@@ -71,6 +73,7 @@ pub(super) fn one(report: Report, options: &Options, program: &Program) -> ExitC
         }
     }
     report.say("end", counted(&sum));
+    crash::part(crash::Part::End);
     ExitCode::SUCCESS
 }
 
@@ -85,7 +88,7 @@ pub(super) fn batch(report: Report, options: &Options, count: u64) -> ExitCode {
         SEED.store(seed, Ordering::Relaxed);
         crash::seed(seed);
         let program = generate::program(seed, base.devices(), options.faults);
-        match run::check(&base, &program, &options.neighbours()) {
+        match run::check(&base, &program, (&options.neighbours(), options.is_shared())) {
             Ok(outcome) => sum.add(&outcome),
             Err(found) => {
                 let mut line = describe(&found, &program);
@@ -100,5 +103,6 @@ pub(super) fn batch(report: Report, options: &Options, count: u64) -> ExitCode {
     let mut line = counted(&sum);
     line["is_met"] = json!(steps::is_met());
     report.say("batch", line);
+    crash::part(crash::Part::End);
     ExitCode::SUCCESS
 }

@@ -1,8 +1,8 @@
 //! Host memory, which is the program's and the driver's at once, and the host function that works on it.
 #![expect(unsafe_code, reason = "host memory is the program's and the driver's at once")]
 
-use super::super::judge::Bytes;
 use super::super::program::CELL;
+use super::super::wrong::Bytes;
 use std::ffi::c_void;
 
 /// Words of a host function: address, count, key.

@@ -2,8 +2,8 @@
 #![expect(unsafe_code, reason = "the host's own memory is given back as it was made")]
 
 use super::super::api::Answer;
-use super::super::judge::Bytes;
 use super::super::program::{BLOCK, CELL, Memory, Place, Queue};
+use super::super::wrong::Bytes;
 use super::arrays::{self, Seen};
 use super::{Machine, write_word};
 use std::ffi::CStr;

@@ -1,12 +1,12 @@
 //! Each operation as calls of the driver.
 
 use super::host::{call_data, mix_on_host, read_bytes, write_word};
-use super::{Block, Event, Machine, Stream, none};
+use super::{Block, Event, MEMORY_TYPE, Machine, Stream, none};
 use crate::programs::checker::api::{self, Answer, Failed};
 use crate::programs::checker::base::pause;
-use crate::programs::checker::judge::Bytes;
 use crate::programs::checker::plan::Step;
 use crate::programs::checker::program::{CELL, Memory, Place, Queue, What, Wrong};
+use crate::programs::checker::wrong::Bytes;
 
 /// An address that nothing is ever mapped at.
 const WILD: u64 = 0x10;
@@ -16,8 +16,6 @@ const NON_BLOCKING: u32 = 1;
 const DISABLE_TIMING: u32 = 2;
 /// `CUDA_ERROR_NOT_READY`.
 const NOT_READY: u32 = 600;
-/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`.
-const MEMORY_TYPE: u32 = 2;
 
 impl Machine<'_> {
     /// Makes the calls of one operation: what it has read, and whether what it has asked for is not done yet.
@@ -204,6 +202,8 @@ impl Machine<'_> {
             // The kernel's clock says nothing where nothing is lost.
             What::Pause if self.expected.is_none() => {}
             What::Pause => pause(),
+            // Done by the thread itself.
+            What::Leave => {}
             What::ReadAll => {
                 self.settle(at, step)?;
                 for (place, _) in &step.reads {
