@@ -9,10 +9,14 @@ the check that failed; `mps-checker --program FILE` runs such a program again.
 import json
 import math
 import os
+import signal
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import replay
-from bench import Failed
+from bench import Failed, Subject
 from crowd import NO_QUARANTINE, configured
 
 PROGRAMS = ["mps-checker", "mps-aggressor", "mps-ipc-probe"]
@@ -24,6 +28,9 @@ PATIENCE = 120
 TOGETHER = ["without_faults", "recorded_before_it_was_exported", "owner_is_killed_when_it_is_done", "numbers_are_not_taken_back"]
 TOGETHER += [f"at_random_together:{seed}" for seed in range(1, 7)]
 HOSTILE = ["page_is_written_over", "records_are_made_up", "handles_are_made_up", "page_cannot_be_made_smaller", "another_user_has_nothing"]
+# Daemons side by side, and the kept program that their clients play.
+DAEMONS = 5
+CASE_BESIDE = "the end of a thread that has given work is a fault of its own"
 # So many lines of what the programs have said on standard error go into the report of a run that found something.
 SAID = 1000
 
@@ -87,6 +94,50 @@ def cases(ours, library):
     return {line["name"]: "found" if line["found"] else "right" for line in lines}
 
 
+def newcomers(ours, library, daemon, until):
+    """One short program after the other beside a neighbour that does wrong: how many there were. One that gets no context fails the
+    check, with what the next one gets, one without the library, and one on the server after."""
+    program = [str(ours.root / "mps-checker"), "--case", CASE_BESIDE, "--devices", "1", "--aggressor", str(ours.root / "mps-aggressor")]
+    surroundings = environment(library, daemon.pipe)
+    bare = {name: value for name, value in daemon.environment.items() if not name.startswith(("LD_PRELOAD", "MPS_SHIM"))}
+
+    def played(surroundings):
+        return subprocess.run(program, capture_output=True, text=True, env=surroundings, timeout=PATIENCE)
+
+    count = 0
+    while time.monotonic() < until:
+        done = played(surroundings)
+        count += 1
+        found = [line for line in lines_of(done) if line["event"] in ("found", "error", "stuck")]
+        if done.returncode == 0 and not found:
+            continue
+        failed = Failed(f"program {count}: status {done.returncode}: {found}")
+        failed.seen = said(done)
+        if any(line["event"] == "error" for line in found):
+            servers = daemon.servers()
+            failed.seen += [f"the next one: {lines_of(played(surroundings))}", f"without the library: {lines_of(played(bare))}"]
+            for pid in servers:
+                os.kill(pid, signal.SIGKILL)
+            failed.seen.append(f"after servers {servers} were killed: {lines_of(played(surroundings))}")
+        raise failed
+    return count
+
+
+def side_by_side(ours, library, seconds):
+    """Five daemons on one GPU, each with one short program after the other beside a neighbour that does wrong: each gets a context, and
+    each is right."""
+    until = time.monotonic() + seconds
+
+    def work(number):
+        subject = Subject(f"beside{number}", Path(ours.control), ours.root)
+        with configured(subject, NO_QUARANTINE) as daemon:
+            return newcomers(subject, library, daemon, until)
+
+    with ThreadPoolExecutor(DAEMONS) as pool:
+        counts = list(pool.map(work, range(DAEMONS)))
+    return {"daemons": DAEMONS, "programs": sum(counts)}
+
+
 def scenes(ours, library, pipe, wanted):
     program = [str(ours.root / "mps-ipc-probe"), "--events", *wanted]
     done = subprocess.run(program, capture_output=True, text=True, env=environment(library, pipe), timeout=280)
@@ -118,5 +169,6 @@ def works(ours, library, quick, seconds):
         f"cases{copies}": lambda: cases(ours, library),
         f"others{copies}": lambda: others(ours, library, seconds, 1_000_001),
         f"shared{copies}": lambda: shared(ours, library),
+        f"side_by_side{copies}": lambda: side_by_side(ours, library, seconds),
     }
     return beside if copies else {**beside, "own": lambda: own(ours, library, seconds, 1)}

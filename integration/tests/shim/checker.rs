@@ -55,6 +55,18 @@ fn programs_that_have_shown_a_mistake_show_it_no_more() {
     });
 }
 
+#[test]
+fn one_case_is_played_by_its_name_and_an_unknown_one_is_refused() {
+    once(|subject| {
+        let name = "the end of a thread that has given work is a fault of its own";
+        let (finished, lines) = checked(subject, "in-place", &["--case", name, "--times", "2"]);
+        let end = lines.iter().find(|line| line["event"] == "end").unwrap_or_else(|| panic!("{subject}: {finished:?}"));
+        assert_eq!((&end["recoveries"], finished.code), (&2.into(), Some(0)), "{subject}: {finished:?}");
+        let (finished, lines) = checked(subject, "in-place", &["--case", "no such case"]);
+        assert_eq!((&lines[0]["event"], finished.code), (&"usage".into(), Some(2)), "{subject}: {finished:?}");
+    });
+}
+
 /// Its function of the host is done when the launch fails, and once more by the program, which makes the failed call again: it
 /// was told, and that memory is in doubt.
 const TORN: &str = r#"{"ops": [

@@ -3,6 +3,7 @@
 //! ```text
 //! mps-checker [--operations N] [--seconds N] [--seed N] [--jobs N] [--most-found N] [--shrinkings N] [--save FOLDER] [--each N]
 //! mps-checker --cases [--times N]
+//! mps-checker --case NAME [--times N]
 //! mps-checker --program FILE [--times N]
 //! each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM] [--at-step NAME|any] [--faults-elsewhere N]
 //! ```
@@ -74,6 +75,13 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
             return ExitCode::from(2);
         };
         return one(report, &options, &program);
+    }
+    if let Some(name) = &options.case {
+        let Some(case) = cases::all().into_iter().find(|case| case.name == name) else {
+            report.say("usage", json!({ "text": format!("no case is called {name:?}") }));
+            return ExitCode::from(2);
+        };
+        return one(report, &options, &case.program);
     }
     if options.has_cases {
         return all_cases(report, &options);

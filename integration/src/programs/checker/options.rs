@@ -11,7 +11,7 @@ const BATCH: u64 = 40;
 /// Candidates that are tried for a shorter counterexample.
 const SHRINKINGS: usize = 400;
 pub(super) const USAGE: &str = "mps-checker [--operations N] [--seconds N] [--seed N] [--jobs N] [--most-found N] [--shrinkings N] \
-                     [--save FOLDER] [--each N] | --cases [--times N] | --program FILE [--times N]; each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM] \
+                     [--save FOLDER] [--each N] | --cases [--times N] | --case NAME [--times N] | --program FILE [--times N]; each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM] \
                      [--at-step NAME|any] [--faults-elsewhere N]";
 
 #[derive(Debug, Clone)]
@@ -30,6 +30,8 @@ pub(super) struct Options {
     /// How often that is run, in one process.
     pub(super) times: u32,
     pub(super) has_cases: bool,
+    /// One of them, by its name.
+    pub(super) case: Option<String>,
     pub(super) devices: u8,
     pub(super) faults: Faults,
     pub(super) aggressor: Option<String>,
@@ -53,6 +55,7 @@ impl Options {
             program: None,
             times: 1,
             has_cases: false,
+            case: None,
             devices: 2,
             faults: Faults { own: true, neighbours: true },
             aggressor: None,
@@ -73,6 +76,7 @@ impl Options {
                 "--program" => options.program = Some(arguments.next()?.into()),
                 "--times" => options.times = arguments.next()?.parse().ok()?,
                 "--cases" => options.has_cases = true,
+                "--case" => options.case = Some(arguments.next()?),
                 "--devices" => options.devices = arguments.next()?.parse().ok()?,
                 "--faults" => {
                     options.faults = match arguments.next()?.as_str() {

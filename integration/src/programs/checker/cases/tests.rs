@@ -17,6 +17,13 @@ fn nothing_of_a_case_is_left_out() {
     }
 }
 
+#[test]
+fn the_gpu_suite_names_a_case() {
+    let suite = include_str!("../../../../gpu/checker.py");
+    let named = suite.lines().find_map(|line| line.strip_prefix("CASE_BESIDE = ")).expect("it names one");
+    assert!(all().iter().any(|case| named == format!("{:?}", case.name)), "{named}");
+}
+
 /// A recovery of the second device in the middle takes nothing from what the first one has done by then.
 #[test]
 fn reading_all_proves_device_by_device() {
