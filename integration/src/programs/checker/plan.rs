@@ -241,10 +241,15 @@ impl Planner {
             }
             What::Leave => {
                 self.has_left = thread == LATE;
-                // Nobody says that other streams are ordered with those of a thread that has ended.
-                let own = self.streams.iter_mut().filter(|(name, _)| matches!(name, Name::Own(LATE, _)));
-                own.for_each(|(_, stream)| stream.is_blocking = false);
-                self.has_left.then(Step::default)
+                // Nobody says whether other streams are ordered with those of a thread that has ended: no value may depend
+                // on that, and nobody may wait in vain.
+                let mut given = Ops::default();
+                for (_, stream) in self.streams.iter_mut().filter(|(name, _)| matches!(name, Name::Own(LATE, _))) {
+                    stream.is_blocking = false;
+                    given = given.with(&stream.before);
+                }
+                let releases = self.releases(&given);
+                self.has_left.then(|| Step { releases, ..Step::default() })
             }
             What::ReadAll => Some(self.read_all(at, thread)),
             What::Fault { on, .. } => {
