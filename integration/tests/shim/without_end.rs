@@ -10,7 +10,7 @@ use integration::lab::stage::long_or;
 use integration::lab::watch::wait_for;
 use integration::shim;
 use integration::sim::{Sim, error_of};
-use integration::under_test::once;
+use integration::under_test::{Subject, once};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -18,6 +18,21 @@ use std::time::Duration;
 
 /// A recovery takes a tenth of that where nothing else runs.
 const EACH: Duration = Duration::from_secs(3);
+
+/// Threads that may have ended in the copy that stays: one that is woken when that is cut off ends, and one that is not waits
+/// on.
+const OF_THE_COPY_THAT_STAYS: i64 = 1;
+
+/// What a process has in one case it has in another one, too. A copy that was not given back would have a library, and more
+/// than one thread.
+pub(super) fn has_as_much(one: &Value, other: &Value, subject: &Subject) {
+    let count = |of: &Value, resource: &str| of[resource].as_i64().expect("a number");
+    for resource in ["libraries", "descriptors"] {
+        assert_eq!(count(one, resource), count(other, resource), "{subject}: {resource}: {one}, and {other}");
+    }
+    let difference = count(one, "threads") - count(other, "threads");
+    assert!(difference.abs() <= OF_THE_COPY_THAT_STAYS, "{subject}: threads: {one}, and {other}");
+}
 
 fn is_flat(finished: &Finished, event: &str, count: usize) {
     grows_by(finished, event, count, 0);
@@ -37,9 +52,10 @@ fn grows_by(finished: &Finished, event: &str, count: usize, mappings: i64) {
         let of = |counts: &Value| counts[resource].as_i64().expect("a number");
         of(last) - of(tenth)
     };
-    for resource in ["descriptors", "threads", "libraries"] {
+    for resource in ["descriptors", "libraries"] {
         assert_eq!(grown(resource), 0, "{resource}: {tenth}, then {last}");
     }
+    assert!((-OF_THE_COPY_THAT_STAYS..=0).contains(&grown("threads")), "{tenth}, then {last}");
     // Where two mappings touch they count as one.
     let since = i64::try_from(count - 10).expect("it is small");
     assert!(grown("mappings") <= 2 + since * mappings, "{tenth}, then {last}");
@@ -100,17 +116,14 @@ fn a_dead_copy_that_could_not_be_given_back_at_once_is_given_back_later() {
     once(|subject| {
         let sim = Sim::new(subject, &[]);
         let kinds = ["oob"; 6];
-        let mut libraries = [None, Some("fail:dead-threads-end:4")].into_iter().map(|failing| {
+        let left = [None, Some("fail:dead-threads-end:4")].map(|failing| {
             let mut command = replaying(&sim, &["--light", "--resources", "--faults", &kinds.join(",")]);
             shim::asked_by_tests(&mut command).envs(failing.map(|failing| ("MPS_SHIM_TEST_AT", failing)));
             let finished = run(&mut command, b"", LIMIT * 2).expect("the probe runs");
             is_whole(&finished, kinds.len() as u64, &format!("{subject}: {failing:?}"));
-            let last = events(&finished, "fault").pop().expect("one");
-            ["libraries", "threads", "descriptors"]
-                .map(|resource| last["resources"][resource].as_i64().expect("a number"))
+            events(&finished, "fault").pop().expect("one")["resources"].clone()
         });
-        let (at_once, later) = (libraries.next(), libraries.next());
-        assert_eq!(at_once, later, "{subject}: libraries, threads and descriptors");
+        has_as_much(&left[0], &left[1], subject);
     });
 }
 
