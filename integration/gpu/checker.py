@@ -162,7 +162,7 @@ def shared(ours, library):
 
 
 def works(ours, library, quick, seconds):
-    """The suite: half an hour of random programs; with --quick a minute, with --seconds so many for each kind of fault."""
+    """The suite: three quarters of an hour of random and short programs; with --quick a minute, with --seconds so many for each kind of fault."""
     seconds = int(seconds) if math.isfinite(seconds) else 25 if quick else 900
     copies = replay.with_copies()
     beside = {

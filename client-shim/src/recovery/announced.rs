@@ -83,8 +83,8 @@ fn heard(state: ServerState, of: u64) {
     }
     if state != ServerState::NONE {
         let is_doomed = matches!(state, ServerState::TAINTED | ServerState::GONE);
-        // A thread that ends has nothing done in it any more, which its server would be asked about. Where somebody recovers
-        // it is left anyway.
+        // A thread that ends has nothing done in it any more, which its server would be asked about. Whoever recovers has
+        // said so.
         steps::with_the_living(|living| {
             if of == library::generation() {
                 living.is_doomed(is_doomed);

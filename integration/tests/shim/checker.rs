@@ -160,6 +160,24 @@ fn a_thread_that_ends_with_a_stream_of_a_dead_copy_ends_alone() {
     });
 }
 
+/// The program's own fault is not recovered from, so its copy stays.
+#[test]
+fn a_thread_that_ends_with_a_stream_of_a_copy_that_stays_dead_ends_alone() {
+    once(|subject| {
+        let sim = simulated(subject, &[("MPS_SIM_ENDING_THREAD", "1")]);
+        let file = sim.lab.pipe_dir().join("program.json");
+        let neighbour = r#"{"Neighbour": {"device": 0, "code": 719}}"#;
+        let own = r#"{"Fault": {"wrong": "Trap", "on": {"Null": 0}}}"#;
+        let written = OWN_STREAMS.replace(neighbour, own);
+        assert_ne!(written, OWN_STREAMS);
+        std::fs::create_dir_all(sim.lab.pipe_dir()).and_then(|()| std::fs::write(&file, written)).expect("a file");
+        let (finished, lines) = checked_by(&sim, "bystander", &["--program", file.to_str().expect("a name")]);
+        let found = lines.iter().find(|line| line["event"] == "found");
+        let found = found.unwrap_or_else(|| panic!("{subject}: {finished:?}"));
+        assert_eq!((&found["kind"], finished.code), (&"refused".into(), Some(1)), "{subject}: {finished:?}");
+    });
+}
+
 /// Nothing wrong is found in so many operations; what was done.
 fn is_right(subject: &Subject, replay: &str, share: u64, more: &[&str]) -> Value {
     let share = share.to_string();

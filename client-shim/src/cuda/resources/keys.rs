@@ -3,8 +3,8 @@
 //! A thread that ends takes the destructor's address out of the C library's table and calls it, and may come to that when
 //! the copy has just been unloaded. So the C library has addresses of this library's, which look whether the copy lives.
 //!
-//! The destructor of a copy that is left for another one, or of which the daemon says that its server is spoilt or gone, must
-//! not run: where the thread had a default stream of its own it asks that server about what is unfinished there, gets nothing,
+//! The destructor of a copy that is left for another one, that has answered that its context is dead, or of which the daemon says
+//! that its server is spoilt or gone, must not run: where the thread had a default stream of its own it asks that server about what is unfinished there, gets nothing,
 //! and writes that down with data that the thread has no more, which ends the process by signal 11 (seen once with 580.159.04
 //! on an H100, the calls being those). The driver makes its keys in `cuInit`, before which the copy that the program has loaded
 //! itself is led, too.

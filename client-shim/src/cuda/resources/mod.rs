@@ -57,7 +57,7 @@ struct Resources {
     is_taken: AtomicBool,
     /// The program goes on with another copy.
     is_left: AtomicBool,
-    /// Its server has met a fault, or is gone.
+    /// Its server has met a fault, or is gone, or it has answered that its context is dead.
     is_doomed: AtomicBool,
     /// It is cut off. Changed under the lock of its descriptors.
     is_dead: AtomicBool,
@@ -223,7 +223,7 @@ impl Owner {
         mappings::overlay_files(self.0, is_anothers)
     }
 
-    /// Its server has met a fault, or is gone, or neither is so.
+    /// Its server has met a fault, or is gone, or a context of it is dead; or none of that is so.
     pub(crate) fn is_doomed(self, is_doomed: bool) {
         self.resources().is_doomed.store(is_doomed, Ordering::Release);
     }

@@ -134,6 +134,8 @@ pub(in crate::recovery) fn settled() -> (u64, bool) {
 
 fn is_recovered(attempts: &mut Attempts, answer: CUresult, meaning: Meaning, begun: Begun) -> bool {
     let (of, server) = (library::generation(), evidence::server());
+    // It may stay: a recovery can be refused, and no daemon need be there that says so.
+    resources::noting().inspect(|dead| dead.is_doomed(true));
     let outcome = match meaning {
         Meaning::ForGood(why) => Err(Refusal::Obstacle(why.to_owned())),
         // Whoever would be waited for in vain again is not waited for.

@@ -22,7 +22,6 @@
 //!
 //! 5. A call fails although the library has said of all recoveries that this thread was not told of yet that nothing was
 //!    lost; or it fails again and again; or there was no recovery, and nothing in the program is in the way of one.
-//!
 //! 6. There are more recoveries than faults.
 //!
 //! But a time between events that were recorded before a recovery is there no longer, whatever was lost.

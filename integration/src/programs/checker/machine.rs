@@ -188,29 +188,26 @@ impl<'a> Machine<'a> {
     }
 
     fn use_values(&mut self, at: usize, thread: u8, step: &Step, read: &[Bytes]) -> Result<(), Mistake> {
-        let mut first = Ok(());
+        let (mut first, mut others) = (Ok(()), Vec::new());
         for ((place, cell), bytes) in step.reads.iter().zip(read) {
             if let Some(expected) = self.expected {
                 let known = expected.iter().find(|(of, which, _)| (*of, *which) == (at, *cell));
                 if let Some((_, _, expected)) = known {
                     let address = self.address(*place)?;
-                    let judged = self.judge.used(thread, *cell, address, bytes, expected);
+                    first = first.and(self.judge.used(thread, *cell, address, bytes, expected));
                     if bytes != expected {
-                        self.differing.push(self.judge.differing(
-                            *place,
-                            *cell,
-                            self.known_as(address),
-                            bytes,
-                            expected,
-                        ));
+                        others.push((*place, *cell, address, bytes, expected));
                     }
-                    first = first.and(judged);
                 }
             }
             self.used.push((at, *cell, *bytes));
         }
-        if first.is_ok() {
-            self.differing.clear();
+        if first.is_err() {
+            // Only now: the driver is asked.
+            let seen = others.into_iter().map(|(place, cell, address, found, expected)| {
+                self.judge.differing(place, cell, self.known_as(address), found, expected)
+            });
+            self.differing = seen.collect();
         }
         first
     }
