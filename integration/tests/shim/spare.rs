@@ -14,6 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// What the library says when a copy is ready.
@@ -52,6 +53,16 @@ fn has_a_spare(sim: &Sim, program: &Process) {
         let said = program.errors();
         said.rfind(STANDS) > said.rfind("no spare copy of the driver")
     });
+}
+
+/// Of the threads of the simulated driver that hear from a server a copy with one context has so many.
+const OF_A_COPY: usize = 2;
+
+/// All such threads of a program, each as its folder in `/proc`.
+fn listeners(program: &Process) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", program.pid())).into_iter().flatten().flatten();
+    let is_one = |task: &PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|name| name == "cuda-mps\n");
+    tasks.map(|task| task.path()).filter(is_one).map(|task| task.display().to_string()).collect()
 }
 
 /// In which way each recovery was made.
@@ -288,9 +299,12 @@ fn a_program_whose_spare_copy_is_dead_too_is_recovered_without() {
         let program = Process::start(&mut probe(&benches[0], &benches[1], &arguments));
         benches[0].wait_event(&program, "ready");
         has_a_spare(&benches[0], &program);
-        for bench in benches.iter().rev() {
-            kill(Pid::from_raw(bench.server()), Signal::SIGKILL).expect("it runs");
-        }
+        let before = listeners(&program);
+        kill(Pid::from_raw(benches[1].server()), Signal::SIGKILL).expect("it runs");
+        // The program's daemon cannot speak of that server, so its copy must have heard of the end itself.
+        let is_there = |thread: &&String| listeners(&program).contains(*thread);
+        wait(&benches[0], "the copy hears", || before.iter().filter(is_there).count() + OF_A_COPY <= before.len());
+        kill(Pid::from_raw(benches[0].server()), Signal::SIGKILL).expect("it runs");
         let finished = program.finish(LIMIT).expect("it ends");
         is_whole(&finished, 1, &subject.to_string());
         assert_ne!(ways(&finished), [BY_THE_SPARE], "{subject}: {finished:?}");
