@@ -116,6 +116,12 @@ impl Stream {
         Ticket { stream: self.handle, number }
     }
 
+    /// Whether all that it was given is done.
+    pub(crate) fn is_idle(&self, context: &Context) -> bool {
+        let progress = context.state().progress.get(&self.handle).copied().unwrap_or_default();
+        progress.completed == progress.submitted
+    }
+
     /// Takes no more operations and waits until those it has are done or passed over.
     pub(crate) fn end(&self) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();

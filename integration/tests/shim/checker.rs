@@ -67,6 +67,23 @@ fn one_case_is_played_by_its_name_and_an_unknown_one_is_refused() {
     });
 }
 
+/// What the plan of a program builds on, and the GPU suite asks a real driver for.
+#[test]
+fn copies_read_their_sources_when_those_of_nvidias_driver_do() {
+    once(|subject| {
+        let sim = simulated(subject, &[]);
+        let bare = sim.run("mps-checker", &["--waits"]);
+        let (preloaded, _) = checked_by(&sim, "in-place", &["--waits"]);
+        for finished in [bare, preloaded] {
+            let text = finished.stdout_text();
+            let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+            let reads = |when| lines.iter().filter(|line| line["event"] == "waits" && line["reads"] == when).count();
+            assert_eq!(finished.code, Some(0), "{subject}: {lines:#?}");
+            assert!(reads("at once") > 0 && reads("in order") > 0, "{subject}: {lines:#?}");
+        }
+    });
+}
+
 /// Its function of the host is done when the launch fails, and once more by the program, which makes the failed call again: it
 /// was told, and that memory is in doubt.
 const TORN: &str = r#"{"ops": [

@@ -37,7 +37,6 @@ const TABLE: &[Row] = &[
     ("a thread is not told of what the one that has begun it was not told of", threads::begun_by_untold),
     ("a thread of the checker's own is told in the place of a program's", threads::told_elsewhere),
     ("a graph whose kernels have ended with their context is in a recovery's way", graph_of_reset),
-    ("the first copy after a switch takes host memory from before a kernel", written_just_before),
     ("the end of a thread that has given work is a fault of its own", threads::ended_at_work),
     ("an event has a time when it comes where it was recorded before", time_of_before),
 ];
@@ -277,25 +276,6 @@ fn graph_of_reset() -> Program {
     let mix = Node::Mix { to: all_of(0), from: all_of(1), cells: CELLS, key: 3 };
     let graph = What::MakeGraph { graph: 0, stream: 0, is_captured: true, nodes: vec![mix] };
     ops.extend([stream(0, 0), (0, graph), neighbour(1), (0, What::Reset { device: 0 })]);
-    program(ops)
-}
-
-/// Seen once on a GPU with spare copies, and not explained.
-fn written_just_before() -> Program {
-    let mut ops =
-        [block(0, 0, Memory::Device), block(1, 0, Memory::Registered), block(2, 0, Memory::Registered)].concat();
-    let on = Queue::Legacy(0);
-    ops.extend([
-        (0, What::MakeStream { stream: 0, device: 0, is_blocking: true }),
-        (0, What::MakeEvent { event: 0, device: 0, is_timeless: false }),
-        (0, What::SyncContext { device: 0 }),
-        (0, What::Rest),
-        neighbour(0),
-        (0, What::AwaitAll { event: 0, is_away: false }),
-        (0, What::Mix { to: all_of(1), from: all_of(2), cells: CELLS, key: 3, on }),
-        (0, What::Copy { to: all_of(0), from: all_of(1), cells: CELLS, on: A, is_async: true, is_generic: false }),
-        (0, What::ReadAll),
-    ]);
     program(ops)
 }
 

@@ -8,7 +8,7 @@ pub(super) mod memory;
 mod perform;
 mod resets;
 
-pub(super) use host::{call_data, mix_on_host, write_word};
+pub(super) use host::{call_data, mix_on_host, read_word, write_word};
 pub(super) use memory::Block;
 
 use super::api::{Answer, Api, Failed};

@@ -5,9 +5,11 @@
 //! mps-checker --cases [--times N]
 //! mps-checker --case NAME [--times N]
 //! mps-checker --program FILE [--times N]
+//! mps-checker --waits
 //! each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM] [--at-step NAME|any] [--faults-elsewhere N]
 //! ```
-//! It makes random programs, or takes those that are kept, or one that is given as JSON.
+//! It makes random programs, or takes those that are kept, or one that is given as JSON. With `--waits` it asks the driver when a
+//! copy reads its source ([`waits`]), which the plan of a program builds on.
 //!
 //! A CUDA program is made at random ([`generate`]), as a list of operations of several threads ([`program`]). It is run
 //! twice under the library with `MPS_SHIM_REPLAY=in-place` ([`run`]): undisturbed, and with a fault of its own work or of a
@@ -43,6 +45,7 @@ mod run;
 mod search;
 mod shrink;
 mod steps;
+mod waits;
 mod worker;
 mod wrong;
 
@@ -52,7 +55,7 @@ use program::Program;
 use search::{all_cases, search};
 use serde_json::json;
 use std::process::ExitCode;
-use worker::{batch, one};
+use worker::{asked, batch, one};
 
 const FOUND: u8 = 1;
 const STUCK: u8 = 3;
@@ -82,6 +85,9 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
             return ExitCode::from(2);
         };
         return one(report, &options, &case.program);
+    }
+    if options.has_waits {
+        return asked(report, &options);
     }
     if options.has_cases {
         return all_cases(report, &options);

@@ -11,7 +11,7 @@ const BATCH: u64 = 40;
 /// Candidates that are tried for a shorter counterexample.
 const SHRINKINGS: usize = 400;
 pub(super) const USAGE: &str = "mps-checker [--operations N] [--seconds N] [--seed N] [--jobs N] [--most-found N] [--shrinkings N] \
-                     [--save FOLDER] [--each N] | --cases [--times N] | --case NAME [--times N] | --program FILE [--times N]; each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM] \
+                     [--save FOLDER] [--each N] | --cases [--times N] | --case NAME [--times N] | --program FILE [--times N] | --waits; each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM] \
                      [--at-step NAME|any] [--faults-elsewhere N]";
 
 #[derive(Debug, Clone)]
@@ -30,6 +30,8 @@ pub(super) struct Options {
     /// How often that is run, in one process.
     pub(super) times: u32,
     pub(super) has_cases: bool,
+    /// When copies read their sources, and no program.
+    pub(super) has_waits: bool,
     /// One of them, by its name.
     pub(super) case: Option<String>,
     pub(super) devices: u8,
@@ -55,6 +57,7 @@ impl Options {
             program: None,
             times: 1,
             has_cases: false,
+            has_waits: false,
             case: None,
             devices: 2,
             faults: Faults { own: true, neighbours: true },
@@ -76,6 +79,7 @@ impl Options {
                 "--program" => options.program = Some(arguments.next()?.into()),
                 "--times" => options.times = arguments.next()?.parse().ok()?,
                 "--cases" => options.has_cases = true,
+                "--waits" => options.has_waits = true,
                 "--case" => options.case = Some(arguments.next()?),
                 "--devices" => options.devices = arguments.next()?.parse().ok()?,
                 "--faults" => {

@@ -268,3 +268,6 @@ impl Planner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use super::base::Base;
 use super::options::Options;
 use super::program::Program;
 use super::run::{self, Found, HEARTBEAT, Outcome};
-use super::{FOUND, Report, STUCK, generate, judge, steps};
+use super::{FOUND, Report, STUCK, generate, judge, steps, waits};
 use crate::programs::crash;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -75,6 +75,22 @@ pub(super) fn one(report: Report, options: &Options, program: &Program) -> ExitC
     report.say("end", counted(&sum));
     crash::part(crash::Part::End);
     ExitCode::SUCCESS
+}
+
+/// When copies read their sources.
+pub(super) fn asked(report: Report, options: &Options) -> ExitCode {
+    let base = match base(report, options) {
+        Ok(base) => base,
+        Err(status) => return status,
+    };
+    match waits::play(report, &base) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(FOUND),
+        Err(failed) => {
+            report.say("error", json!({ "call": failed.call, "code": failed.code }));
+            ExitCode::from(2)
+        }
+    }
 }
 
 /// Programs of seeds that follow each other.

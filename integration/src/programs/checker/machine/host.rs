@@ -37,6 +37,12 @@ pub(in super::super) fn write_word(address: usize, value: u32) {
     unsafe { std::ptr::with_exposed_provenance_mut::<u32>(address).write_volatile(value) };
 }
 
+/// Reads a word of host memory that others write.
+pub(in super::super) fn read_word(address: usize) -> u32 {
+    // SAFETY: the address is of a block that is not freed.
+    unsafe { std::ptr::with_exposed_provenance::<u32>(address).read_volatile() }
+}
+
 /// Reads bytes of host memory.
 pub(super) fn read_bytes(address: usize) -> Bytes {
     let mut bytes = [0; CELL];

@@ -36,11 +36,16 @@ const NAME: &CStr = c"it";
 
 /// Zeroes of the host's on a page of their own.
 pub(in super::super) fn page() -> usize {
+    pages(PAGE)
+}
+
+/// The same of so many bytes.
+pub(in super::super) fn pages(size: usize) -> usize {
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping, wherever the kernel puts it.
-    let page = unsafe { libc::mmap(ptr::null_mut(), PAGE, access, flags, -1, 0) };
-    assert_ne!(page, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
-    page.expose_provenance()
+    let pages = unsafe { libc::mmap(ptr::null_mut(), size, access, flags, -1, 0) };
+    assert_ne!(pages, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+    pages.expose_provenance()
 }
 
 /// The page is gone for good: whoever still writes there dies by it, where that can be seen.

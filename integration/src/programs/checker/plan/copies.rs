@@ -24,7 +24,11 @@ impl Planner {
         let are_apart = effects.iter().enumerate().all(|(index, one)| {
             effects.iter().enumerate().all(|(other_index, other)| index == other_index || !meets(one, other))
         });
-        if copies.is_empty() || !are_apart {
+        let are_there = copies
+            .iter()
+            .zip(&effects)
+            .all(|(copy, effect)| self.is_source_there(thread, on, copy.from, &effect.reads, true));
+        if copies.is_empty() || !are_apart || !are_there {
             return None;
         }
         self.give(at, thread, on, &effects)?;

@@ -158,18 +158,33 @@ impl Planner {
         Some(Step { effects, reads, device, proves, releases, ..Step::default() })
     }
 
+    /// Whether all that writes the source of a copy comes before it in spite of when the driver reads that: pageable memory
+    /// during the call, whatever the stream still has before it, and page-locked memory, too, where the stream has nothing to
+    /// do itself ([`waits`](super::super::waits)). There the default streams' order does not help.
+    pub(super) fn is_source_there(&self, thread: u8, on: Queue, from: Place, reads: &[u16], is_async: bool) -> bool {
+        let memory = slot(&self.blocks, from.block).map(|block| block.memory);
+        let known = self.known[usize::from(thread)];
+        let before = match memory {
+            Some(Memory::Pageable) => known,
+            Some(memory) if memory.is_pinned() && (is_async || !matches!(on, Queue::Null(_))) => {
+                let own = self.named(thread, on).and_then(|name| self.streams.get(&name));
+                own.map_or(known, |stream| known.with(&stream.before))
+            }
+            _ => return true,
+        };
+        let is_before = |cell: &u16| self.cells[usize::from(*cell)].writer.is_none_or(|writer| before.contains(writer));
+        reads.iter().all(is_before)
+    }
+
     pub(super) fn work(&mut self, at: usize, thread: u8, on: Queue, node: &Node, is_async: bool) -> Option<Step> {
         if !is_async && !matches!(on, Queue::Null(_) | Queue::Own(_)) {
             return None;
         }
         let (_, device) = self.stream(thread, on)?;
         let effects = vec![self.effect(node, device)?];
-        // The driver reads pageable memory during the call, whatever the stream still has before it.
-        let reads_now =
-            |place: Place| slot(&self.blocks, place.block).is_some_and(|block| block.memory == Memory::Pageable);
-        let known = self.known[usize::from(thread)];
-        let is_known = |cell: &u16| self.cells[usize::from(*cell)].writer.is_none_or(|writer| known.contains(writer));
-        if matches!(node, Node::Copy { from, .. } if reads_now(*from)) && !effects[0].reads.iter().all(is_known) {
+        if let Node::Copy { from, .. } = node
+            && !self.is_source_there(thread, on, *from, &effects[0].reads, is_async)
+        {
             return None;
         }
         let given = self.give(at, thread, on, &effects)?;

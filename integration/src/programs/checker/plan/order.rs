@@ -36,15 +36,21 @@ pub(super) struct Event {
 }
 
 impl Planner {
-    /// The stream that is meant, which is there from now on.
+    /// The stream that is meant.
+    pub(super) fn named(&self, thread: u8, on: Queue) -> Option<Name> {
+        Some(match on {
+            Queue::Null(device) | Queue::Legacy(device) => Name::Null(device),
+            Queue::Own(device) | Queue::OwnHandle(device) => Name::Own(thread, device),
+            Queue::Stream(place) => Name::Stream(slot(&self.places, place)?),
+        })
+    }
+
+    /// The same, which is there from now on.
     pub(super) fn stream(&mut self, thread: u8, on: Queue) -> Option<(Name, u8)> {
-        let (name, device) = match on {
-            Queue::Null(device) | Queue::Legacy(device) => (Name::Null(device), self.has_device(device)?),
-            Queue::Own(device) | Queue::OwnHandle(device) => (Name::Own(thread, device), self.has_device(device)?),
-            Queue::Stream(place) => {
-                let name = Name::Stream(slot(&self.places, place)?);
-                (name, self.streams.get(&name)?.device)
-            }
+        let name = self.named(thread, on)?;
+        let device = match name {
+            Name::Null(device) | Name::Own(_, device) => self.has_device(device)?,
+            Name::Stream(_) => self.streams.get(&name)?.device,
         };
         let is_blocking = !matches!(name, Name::Null(_));
         self.streams.entry(name).or_insert(Stream::new(device, is_blocking));
