@@ -30,6 +30,7 @@ TOGETHER += [f"at_random_together:{seed}" for seed in range(1, 7)]
 HOSTILE = ["page_is_written_over", "records_are_made_up", "handles_are_made_up", "page_cannot_be_made_smaller", "another_user_has_nothing"]
 # Daemons side by side, and the kept program that their clients play.
 DAEMONS = 5
+NO_CONTEXT = 401
 CASE_BESIDE = "the end of a thread that has given work is a fault of its own"
 # So many lines of what the programs have said on standard error go into the report of a run that found something.
 SAID = 1000
@@ -95,8 +96,9 @@ def cases(ours, library):
 
 
 def newcomers(ours, library, daemon, until):
-    """One short program after the other beside a neighbour that does wrong: how many there were. One that gets no context fails the
-    check, with what the next one gets, one without the library, and one on the server after."""
+    """One short program after the other beside a neighbour that does wrong: how many there were, and how many of these a server gave no
+    context, or their neighbour. More than one after the other fails the check, with what a program without the library gets, and one
+    on the server after."""
     program = [str(ours.root / "mps-checker"), "--case", CASE_BESIDE, "--devices", "1", "--aggressor", str(ours.root / "mps-aggressor")]
     surroundings = environment(library, daemon.pipe)
     bare = {name: value for name, value in daemon.environment.items() if not name.startswith(("LD_PRELOAD", "MPS_SHIM"))}
@@ -104,28 +106,35 @@ def newcomers(ours, library, daemon, until):
     def played(surroundings):
         return subprocess.run(program, capture_output=True, text=True, env=surroundings, timeout=PATIENCE)
 
-    count = 0
-    while time.monotonic() < until:
+    count, refused, in_a_row = 0, 0, 0
+    while time.monotonic() < until or in_a_row > 0:
         done = played(surroundings)
         count += 1
         found = [line for line in lines_of(done) if line["event"] in ("found", "error", "stuck")]
         if done.returncode == 0 and not found:
+            in_a_row = 0
+            continue
+        # A neighbour that gets no context does no wrong, and the program waits for that in vain.
+        is_refused = any(line["event"] == "stuck" or (line["event"] == "error" and line["code"] == NO_CONTEXT) for line in found)
+        refused, in_a_row = refused + 1, in_a_row + 1
+        # Who is stuck has told nobody: the next one does.
+        if is_refused and in_a_row <= 2:
             continue
         failed = Failed(f"program {count}: status {done.returncode}: {found}")
         failed.seen = said(done)
-        if any(line["event"] == "error" for line in found):
+        if is_refused:
             servers = daemon.servers()
-            failed.seen += [f"the next one: {lines_of(played(surroundings))}", f"without the library: {lines_of(played(bare))}"]
+            failed.seen.append(f"without the library: {lines_of(played(bare))}")
             for pid in servers:
                 os.kill(pid, signal.SIGKILL)
             failed.seen.append(f"after servers {servers} were killed: {lines_of(played(surroundings))}")
         raise failed
-    return count
+    return count, refused
 
 
 def side_by_side(ours, library, seconds):
-    """Five daemons on one GPU, each with one short program after the other beside a neighbour that does wrong: each gets a context, and
-    each is right."""
+    """Five daemons on one GPU, each with one short program after the other beside a neighbour that does wrong: each is right. Where a server
+    gives no context (401) the daemon leaves it, and the next program but one has a context."""
     until = time.monotonic() + seconds
 
     def work(number):
@@ -135,7 +144,26 @@ def side_by_side(ours, library, seconds):
 
     with ThreadPoolExecutor(DAEMONS) as pool:
         counts = list(pool.map(work, range(DAEMONS)))
-    return {"daemons": DAEMONS, "programs": sum(counts)}
+    return {"daemons": DAEMONS, "programs": sum(of[0] for of in counts), "refused a context": sum(of[1] for of in counts)}
+
+
+def waits(ours, library):
+    """When copies from page-locked host memory to the device read that: at once or in their stream's order. Small ones do at once where
+    their stream has nothing to do, whatever the default streams' order says: without the library, too."""
+    program = [str(ours.root / "mps-checker"), "--waits", "--devices", "1"]
+    with configured(ours, NO_QUARANTINE) as daemon:
+        plain = {**daemon.environment, "CUDA_MPS_PIPE_DIRECTORY": "/nowhere"}
+        ways = {"without MPS": plain, "under our daemon": daemon.environment, "with the library": environment(library, daemon.pipe)}
+        done = {way: subprocess.run(program, capture_output=True, text=True, env=of, timeout=PATIENCE) for way, of in ways.items()}
+    table = {}
+    for way, of in done.items():
+        for line in lines_of(of):
+            if line["event"] == "waits":
+                table.setdefault(line["situation"], {})[way] = line["reads"]
+    others = {way: of.returncode for way, of in done.items() if of.returncode != 0}
+    if others or not table:
+        raise Failed(f"otherwise than it is known: {others}", table)
+    return table
 
 
 def scenes(ours, library, pipe, wanted):
@@ -171,4 +199,4 @@ def works(ours, library, quick, seconds):
         f"shared{copies}": lambda: shared(ours, library),
         f"side_by_side{copies}": lambda: side_by_side(ours, library, seconds),
     }
-    return beside if copies else {**beside, "own": lambda: own(ours, library, seconds, 1)}
+    return beside if copies else {"waits": lambda: waits(ours, library), **beside, "own": lambda: own(ours, library, seconds, 1)}

@@ -21,6 +21,10 @@
 //!
 //! A program that goes on with a spare copy has no time to wait. It leaves its word, a victim's too, and with it that of
 //! which server it speaks: the daemon asks that one, and may end it at once for all who are on it.
+//!
+//! # A server that gives no context
+//! Who gets 401 for a context says so, whatever is set: its server may answer that to everybody until it ends, and nothing
+//! else tells of it (`OBSERVED.md`). The daemon has newcomers go to another one then.
 
 use std::{
     fs,
@@ -53,6 +57,8 @@ const PATIENCE_WITH_REPORTS: Duration = Duration::from_secs(2);
 /// kernel's stack, instruction, alignment, address space, program counter and launch, tensor memory. Not those of a dead
 /// server or of one that refuses, which nobody's work is to blame for.
 const FAULTS: [u32; 10] = [700, 702, 710, 714, 715, 716, 717, 718, 719, 721];
+/// `CUDA_ERROR_ILLEGAL_STATE`.
+const NO_CONTEXT: CUresult = CUresult(401);
 /// How the name of the file ends, and what the kernel adds to that of one that was removed.
 const NAME_END: &[u8] = b"nvidia-uvm";
 const REMOVED: &[u8] = b" (deleted)";
@@ -109,6 +115,18 @@ pub(crate) fn hear_late(answer: CUresult, of: u64, server: u64) {
     let _told = unpanicked(|| {
         let ask = Ask::Report { error: answer.0, own_work: false, server };
         started().map(|link| link.tell(ask, Capabilities::REPORTS, PATIENCE_WITH_REPORTS))
+    });
+}
+
+/// Looks at the answer to a call that makes a context on the server of this number; 0 where the daemon knows which one that is.
+pub(crate) fn hear_of_context(answer: CUresult, server: u64) {
+    if answer != NO_CONTEXT {
+        return;
+    }
+    // Without a daemon there is nobody to tell.
+    let _told = unpanicked(|| {
+        let ask = Ask::Report { error: answer.0, own_work: false, server };
+        linked()?.ask_now(ask, Capabilities::REPORTS, PATIENCE_WITH_REPORTS).map(drop)
     });
 }
 

@@ -73,6 +73,7 @@ fn call(driver: &mut Driver<cuInit::Signature>) -> CUresult {
     if answer.is_success() && settings::is_keeping() {
         let surroundings = kept::Surroundings {
             has_context: evidence::offer,
+            has_no_context: |answer| evidence::hear_of_context(answer, 0),
             is_short: || {
                 recovery::burial::wait();
                 recovery::spare::give_way();

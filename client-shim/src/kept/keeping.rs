@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::process::fork;
+use crate::{cuda::result::CUresult, process::fork};
 
 /// The word of the fork page that belongs to this module and `init`.
 const PROCESS: usize = 0;
@@ -28,6 +28,8 @@ impl<T: Default> Room<T> {
 pub(crate) struct Surroundings {
     /// The program has a context of a device for the first time.
     pub(crate) has_context: fn(),
+    /// Hears what the driver has answered where it has made none.
+    pub(crate) has_no_context: fn(CUresult),
     /// Memory is short: waits until what the program has freed is let go of outside too.
     pub(crate) is_short: fn(),
     /// A member of the report at the program's end, in JSON.

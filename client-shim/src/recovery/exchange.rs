@@ -32,7 +32,7 @@ use crate::{
         socket_name,
         types::CUcontext,
     },
-    daemon::{news::SpareServer, stage},
+    daemon::{evidence, news::SpareServer, stage},
     process::{
         failpoint::{fails, reached},
         log,
@@ -44,7 +44,8 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 /// Calls of a copy that may have no context yet. There another copy may have one whatever this one is answered, since the
 /// dead one had one: 46 where the process's last one has died, 719 or 999 where its server meets a fault meanwhile (an H100
 /// and an H200 with 580.159.04). Memory that is short has been waited for.
-const BEFORE_CONTEXTS: [&str; 2] = ["cuInit", "cuDevicePrimaryCtxRetain"];
+const BEFORE_CONTEXTS: [&str; 2] = ["cuInit", MAKES_CONTEXT];
+const MAKES_CONTEXT: &str = "cuDevicePrimaryCtxRetain";
 
 /// Fresh copies that one recovery tries at most, each of those before having been hit itself before it had everything, and
 /// how long it may begin again; the time before the second one, which doubles. So a neighbour has to do wrong for some seconds
@@ -164,6 +165,9 @@ fn fresh_copy(
             Ok((renamed, fresh))
         }
         Err(why) => {
+            if let NotMade::Hit(Failed { call: MAKES_CONTEXT, answer }) = why {
+                evidence::hear_of_context(answer, 0);
+            }
             // What the fresh copy has is given back, its addresses and its name at once: the next one needs them.
             let _what_it_had_by_then = rest::give_back(memory);
             before.restore();

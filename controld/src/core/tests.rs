@@ -3,6 +3,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for one effect among all")]
 
 mod awaited_end;
+mod barren;
 mod behind;
 mod blame;
 mod bounds;

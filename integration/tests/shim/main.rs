@@ -13,6 +13,7 @@ mod events;
 mod gpu;
 mod ipc;
 mod memory;
+mod no_context;
 mod one_fault;
 mod private;
 mod python_state;

@@ -82,6 +82,8 @@ pub(crate) fn retain(
         if let Some(surroundings) = surroundings().filter(|_| is_first) {
             (surroundings.has_context)();
         }
+    } else if let Some(surroundings) = surroundings() {
+        (surroundings.has_no_context)(answer);
     }
     Ok(answer)
 }

@@ -33,7 +33,7 @@ use crate::{
         second::Chosen,
         types::{CUcontext, CUdevice},
     },
-    daemon::spare::Grant,
+    daemon::{evidence, news::SpareServer, spare::Grant},
     kept::{self, code::stacks},
     process::{failpoint::reached, settings, signals::NoBrokenPipe},
 };
@@ -44,6 +44,7 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 /// What a copy has of `CU_LIMIT_STACK_SIZE` at first, and as long as the program has no kernel that needs more: its context
 /// takes 257 MiB of the GPU and not 517 (measured with 580.159.04 on an H200).
 const SMALL: usize = 16;
+const MAKES_CONTEXT: &str = "cuDevicePrimaryCtxRetain";
 
 /// Why there is no spare copy.
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +109,11 @@ impl Spare {
         match made {
             Ok((made, stacks)) => Ok(Self { copy, grant, generation, made, stacks, needed: (None, 0) }),
             Err(why) => {
+                if let (NotMade::Driver(Failed { call: MAKES_CONTEXT, answer }), SpareServer::Number(server)) =
+                    (&why, grant.server)
+                {
+                    evidence::hear_of_context(*answer, server);
+                }
                 discard(copy);
                 Err(why)
             }
@@ -205,10 +211,10 @@ fn build() -> Result<Built, NotMade> {
         let retain = |device: CUdevice, context: &mut CUcontext| {
             driver!(context::cuDevicePrimaryCtxRetain(std::ptr::from_mut(context), device))
         };
-        patiently("cuDevicePrimaryCtxRetain", || retain(device, &mut context)).map_err(|why| match why {
+        patiently(MAKES_CONTEXT, || retain(device, &mut context)).map_err(|why| match why {
             NotMade::Driver(failed) => failed,
             NotMade::System(_) | NotMade::Stopped => {
-                Failed { call: "cuDevicePrimaryCtxRetain", answer: CUresult::CUDA_ERROR_UNKNOWN }
+                Failed { call: MAKES_CONTEXT, answer: CUresult::CUDA_ERROR_UNKNOWN }
             }
         })?;
         Ok(context)

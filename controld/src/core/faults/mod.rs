@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`signs`], `statement`, [`taint`] | what a sign is taken for, and which servers a fault has spoilt |
 //! | `suspicion`, `silence` | what comes of asking a server how it is, and of its saying nothing |
+//! | `barren` | what comes of its giving newcomers no context |
 //! | [`incident`], [`self_report`] | which signs belong together, and when a client's own word is one |
 //! | `nature` | whether it was an exception, whose server may be ended at once |
 //! | [`blame`] | who it was |
@@ -17,6 +18,7 @@
 //! | [`teardown`] | whether anything is left of a client whose fault was isolated |
 
 pub(super) mod announce;
+mod barren;
 pub(super) mod blame;
 pub(super) mod burials;
 pub(super) mod funeral;

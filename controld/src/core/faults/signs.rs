@@ -8,9 +8,11 @@
 //! | log record | nothing: anybody can forge it | the same; and if the server then says nothing, it has as long as without it |
 //! | silence | after a time ([`silence`](crate::core::servers::silence)) | tainted |
 //! | notice of an isolated fault | | a verdict; the server stays |
+//! | preload library: the server gives no context ([`barren`](super::barren)) | that newcomers get none there | another server for them |
 //!
 //! What a taint is, and what follows, is in [`taint`](super::taint); [`blame`](super::blame) says who it was.
 
+use super::barren::NO_CONTEXT;
 use super::self_report::SelfReport;
 use super::statement::Statement;
 use super::taint::Cause;
@@ -57,6 +59,7 @@ impl Core {
                     self.suspect(server);
                 }
             }
+            Evidence::Shim { process, error: NO_CONTEXT, server, .. } => self.gives_no_context(process, server),
             Evidence::Shim { process, error, own_work, server } => {
                 let text = format!("its driver answers {error}{}", if own_work { " for its own work" } else { "" });
                 let mut statement = Statement::new("shim", Some(process.pid), text);

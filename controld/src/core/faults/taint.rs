@@ -1,5 +1,5 @@
 //! A tainted server: one that a fault has spoilt, or in which the work of a dead client may still run, or that says
-//! nothing.
+//! nothing, or gives newcomers no context.
 //!
 //! It never gets another client. It drains, its domain gets another one at once, and after a fault it is ended after
 //! `victims_timeout`, unless it has clients that the fault has left alone ([`spared`](super::spared)). Who was on the way
@@ -24,6 +24,8 @@ pub(in crate::core) enum Cause {
     DeadClient,
     /// It says nothing, and nothing else is known.
     Silence,
+    /// It gives a newcomer no context.
+    NoContexts,
 }
 
 impl Cause {
@@ -31,7 +33,7 @@ impl Cause {
     fn incident(self) -> u64 {
         match self {
             Self::Fault(incident) => incident,
-            Self::DeadClient | Self::Silence => 0,
+            Self::DeadClient | Self::Silence | Self::NoContexts => 0,
         }
     }
 }
@@ -96,6 +98,7 @@ impl Core {
                 Cause::Fault(_) => format!("a fault on the GPU, incident {incident}, {clients} clients"),
                 Cause::DeadClient => "the work of a client that died may still run there".to_owned(),
                 Cause::Silence => "it does not answer".to_owned(),
+                Cause::NoContexts => "a newcomer got no context there (CUDA error 401)".to_owned(),
             }
         ));
         if spared == 0 {
