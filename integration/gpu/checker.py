@@ -97,7 +97,7 @@ def cases(ours, library):
 
 def newcomers(ours, library, daemon, until):
     """One short program after the other beside a neighbour that does wrong: how many there were, and how many of these a server gave no
-    context, or their neighbour. More than one after the other fails the check, with what a program without the library gets, and one
+    context, or their neighbour. More than two after the other fail the check, with what a program without the library gets, and one
     on the server after."""
     program = [str(ours.root / "mps-checker"), "--case", CASE_BESIDE, "--devices", "1", "--aggressor", str(ours.root / "mps-aggressor")]
     surroundings = environment(library, daemon.pipe)
@@ -106,18 +106,25 @@ def newcomers(ours, library, daemon, until):
     def played(surroundings):
         return subprocess.run(program, capture_output=True, text=True, env=surroundings, timeout=PATIENCE)
 
-    count, refused, in_a_row = 0, 0, 0
+    count, refused, in_a_row, stuck = 0, 0, 0, None
     while time.monotonic() < until or in_a_row > 0:
         done = played(surroundings)
         count += 1
         found = [line for line in lines_of(done) if line["event"] in ("found", "error", "stuck")]
-        if done.returncode == 0 and not found:
+        is_right = done.returncode == 0 and not found
+        has_no_context = any(line["event"] == "error" and line["code"] == NO_CONTEXT for line in found)
+        if stuck and not has_no_context:
+            failed = Failed(f"program {count - 1} stood still on a server that gives contexts")
+            failed.seen = stuck
+            raise failed
+        if is_right:
             in_a_row = 0
             continue
-        # A neighbour that gets no context does no wrong, and the program waits for that in vain.
-        is_refused = any(line["event"] == "stuck" or (line["event"] == "error" and line["code"] == NO_CONTEXT) for line in found)
+        # A neighbour that gets no context does no wrong, and the program waits for that in vain. It has told nobody: the next one
+        # is refused, too, and does.
+        stuck = said(done) if any(line["event"] == "stuck" for line in found) else None
+        is_refused = has_no_context or stuck is not None
         refused, in_a_row = refused + 1, in_a_row + 1
-        # Who is stuck has told nobody: the next one does.
         if is_refused and in_a_row <= 2:
             continue
         failed = Failed(f"program {count}: status {done.returncode}: {found}")
