@@ -145,8 +145,9 @@ impl Clients {
         client: &Client,
     ) -> Option<&'servers Server> {
         let process = self.process(client.peer.pid)?;
-        // Without a context there it can go elsewhere.
-        let is_left = |server: &Server| server.can_be_left() && process.connections <= BEFORE_CONTEXTS;
+        // Without a context there it can go elsewhere, and does where the server's namespace has been removed meanwhile.
+        let has_left = |server: &Server| server.can_be_left() || servers.is_of_removed_namespace(server);
+        let is_left = |server: &Server| process.connections <= BEFORE_CONTEXTS && has_left(server);
         let server = servers.get(process.server)?;
         Some(server).filter(|server| server.is_connected() && !process.is_hit(servers) && !is_left(server))
     }

@@ -110,6 +110,8 @@ impl Core {
             return;
         }
         aftermath.is_admitted = false;
+        // An earlier daemon knew of the first fault alone.
+        aftermath.remembered.clear();
         // Those whom the first fault left alone have as long as those whom it hit.
         if before > 0 {
             self.servers.is_hit_again(epoch, self.turn.now);

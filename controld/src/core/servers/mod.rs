@@ -115,6 +115,12 @@ impl Servers {
         self.domains.get(id)
     }
 
+    /// Whether the namespace that a server is of is there no more.
+    pub(super) fn is_of_removed_namespace(&self, server: &Server) -> bool {
+        let entrance = self.domain(server.domain).and_then(|domain| domain.key.entrance.as_ref());
+        entrance.is_some_and(|own| self.named().entrances().all(|entrance| entrance.id != own.id))
+    }
+
     pub(super) fn domains(&self) -> impl Iterator<Item = (DomainId, &Domain)> {
         self.domains.iter()
     }

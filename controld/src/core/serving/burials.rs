@@ -33,8 +33,9 @@ impl Core {
                 self.faults.does_not_recover(process);
             }
             RecoveryStage::SHORT => {
-                let uid = self.clients.known(process).map(|known| known.uid);
-                let own = self.servers.iter().filter(|server| Some(server.uid) == uid).map(|server| server.epoch);
+                // Whoever has ended needs none: a word may come behind the kernel's.
+                let Some(uid) = self.clients.known(process).map(|known| known.uid) else { return };
+                let own = self.servers.iter().filter(|server| server.uid == uid).map(|server| server.epoch);
                 self.faults.is_short_of_memory(process, &own.collect());
             }
             // One of a later library.

@@ -196,6 +196,18 @@ fn what_the_dead_hold_is_let_go_of_where_memory_is_short() {
 }
 
 #[test]
+fn a_word_of_short_memory_that_comes_behind_the_end_of_who_said_it_changes_nothing() {
+    let mut story = Story::new(Policy::default(), &[VICTIM]);
+    story.scene.joins(OTHER);
+    story.says(OTHER, RecoveryStage::ABLE);
+    story.faults();
+    story.says(OTHER, RecoveryStage::BACK);
+    story.scene.dies(OTHER, End::Signaled(9));
+    let effects = story.says(OTHER, RecoveryStage::SHORT);
+    assert_eq!((told(&effects), story.scene.core.held_burials()), (vec![], 1));
+}
+
+#[test]
 fn an_order_is_not_held_back_and_neither_is_the_end_of_the_daemon() {
     let mut story = Story::usual();
     story.faults();

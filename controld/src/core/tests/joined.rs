@@ -1,8 +1,9 @@
 //! Thin daemons that join, as the core has them: whose server is whose, and how long it lasts.
 
 use super::*;
-use crate::core::tests::scene::spawned;
+use crate::core::tests::scene::{asked, spawned};
 use remps_proto::admin::limits::DeviceKey;
+use remps_proto::mps::server::Request;
 
 const ROOT: Peer = Peer { pid: 1, uid: 0, gid: 0 };
 const LONG: Duration = Duration::from_secs(601);
@@ -72,6 +73,13 @@ impl Story {
         let peer = Peer { pid, uid: 0, gid: 0 };
         let identity = world::identity(pid, 1);
         spawned(&self.feed(Input::ClientArrived { connection, peer, identity, entrance: Some(entrance) }))
+    }
+
+    /// Brings a server to its hello.
+    fn is_ready(&mut self, server: ServerEpoch) -> Vec<Effect> {
+        let (connection, pid) = (ConnectionId(self.number()), 500 + u32::try_from(server.0).expect("small"));
+        self.feed(Input::ServerSpawned { server, pid });
+        self.feed(Input::ServerHello { connection, peer: Peer { pid, uid: 0, gid: 0 } })
     }
 
     fn passes(&mut self, time: Duration) -> Vec<Effect> {
@@ -184,4 +192,32 @@ fn the_end_of_a_claim_is_that_of_the_namespaces_that_root_has_made_in_it() {
     let left = story.feed(Input::JoinLeaves { join });
     assert!(left.contains(&Effect::Close { connection: waiting }), "it is not served without limits: {left:?}");
     assert_eq!(left.iter().filter(|effect| matches!(effect, Effect::CloseEntrance(_))).count(), 2);
+}
+
+/// Both of its connections are on their way to the one claim's server when that claim ends, and neither has its end yet.
+#[test]
+fn a_process_on_its_way_to_a_claim_that_ends_goes_to_the_other_one_that_it_has_come_to() {
+    let mut story = Story::new();
+    let (join, ending) = story.joins("a", false).expect("it may");
+    let (_, staying) = story.joins("b", false).expect("it may");
+    let first = story.client(30, ending).expect("one is started");
+    let somebody = ConnectionId(story.next);
+    story.is_ready(first);
+    story.feed(Input::ServerGreeted { connection: somebody });
+    story.feed(Input::ClientDone { connection: somebody, status: Some(0) });
+    story.passes(LONG / 10);
+    let second = story.client(20, staying).expect("one is started");
+    let other = ConnectionId(story.next);
+    let (connection, identity) = (ConnectionId(story.number()), world::identity(20, 1));
+    let peer = Peer { pid: 20, uid: 0, gid: 0 };
+    let effects = story.feed(Input::ClientArrived { connection, peer, identity, entrance: Some(ending) });
+    for on_its_way in [connection, other] {
+        assert!(effects.contains(&Effect::Dispatch { server: first, connection: on_its_way }), "{effects:?}");
+    }
+    let request = asked(&effects, &Request::Status).expect("it joins somebody");
+    story.feed(Input::JoinLeaves { join });
+    let effects = story.feed(Input::Replied { request, reply: Err(NoReply::TimedOut) });
+    assert!(effects.contains(&Effect::Close { connection }), "{effects:?}");
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Dispatch { .. })), "{effects:?}");
+    assert!(story.is_ready(second).contains(&Effect::Dispatch { server: second, connection: other }));
 }

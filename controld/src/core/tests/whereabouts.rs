@@ -314,3 +314,25 @@ fn on_a_machine_with_one_gpu_nobody_is_asked_for_anything() {
     memory_fault_on(&mut scene, 0);
     assert_eq!(scene.verdict().victims, [VICTIM.pid]);
 }
+
+/// Until the server has named its clients a successor knows those whom the fault has left alone by what its predecessor kept.
+#[test]
+fn a_second_fault_before_a_successor_knows_the_clients_hits_whom_the_first_had_left_alone() {
+    for is_hit_again in [true, false] {
+        let mut scene = default_scene();
+        let effects = memory_fault_on(&mut scene, 0);
+        scene.serve(&effects, SERVER + 1);
+        let saved = scene.core.saved();
+        let (core, effects) = Core::restored(scene.now, Policy::default(), &saved, &saved.servers);
+        scene.core = core;
+        scene.feed(Input::GpusFound(places()));
+        if is_hit_again {
+            scene.feed(xid(43, 1, Some(SERVER)));
+        }
+        let request = asked(&effects, &Request::Clients).expect("it is asked who is there");
+        let pids = vec![CULPRIT.pid, VICTIM.pid];
+        scene.feed(Input::Replied { request, reply: Ok(Reply::Clients(pids)) });
+        let is_spared = scene.core.clients.process(VICTIM.pid).expect("it is named").gpus.is_spared;
+        assert_eq!(is_spared, !is_hit_again);
+    }
+}

@@ -41,8 +41,6 @@ struct Process {
     faults: u32,
     /// Whether the core can't know how many contexts all that were there have had.
     is_uncounted: bool,
-    /// Whoever was its client at any time.
-    ever: BTreeSet<u32>,
 }
 
 #[derive(Debug)]
@@ -164,6 +162,8 @@ pub(super) struct World {
     verdicts: Vec<Verdict>,
     /// Those that nobody outside was told of, and since when.
     unannounced: BTreeMap<u64, Duration>,
+    /// Whoever was a client of each server at any time, on its way or there.
+    ever: BTreeMap<ServerEpoch, BTreeSet<u32>>,
     /// Who has caused a fault.
     guilty: BTreeSet<ProcessKey>,
     /// How many processes have had this pid and are dead.
@@ -231,6 +231,7 @@ impl World {
             spaces: BTreeMap::new(),
             verdicts: Vec::new(),
             unannounced: BTreeMap::new(),
+            ever: BTreeMap::new(),
             guilty: BTreeSet::new(),
             births: BTreeMap::new(),
             untold: BTreeSet::new(),
@@ -254,6 +255,10 @@ impl World {
         world.has_gpus = true;
         world.feed(Input::GpusFound(places()));
         world
+    }
+
+    fn ever_on(&self, server: ServerEpoch) -> BTreeSet<u32> {
+        self.ever.get(&server).cloned().unwrap_or_default()
     }
 
     fn birth(&self, pid: u32) -> u64 {

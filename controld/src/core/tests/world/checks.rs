@@ -73,7 +73,7 @@ impl World {
         self.check_shares();
         self.check_joins();
         for (epoch, incident) in self.core.faults.incidents() {
-            assert_is_bounded(incident, &self.core.is_or_were_clients(*epoch), self.now);
+            assert_is_bounded(incident, &self.ever_on(*epoch), self.now);
         }
         for funeral in self.core.faults.funerals().keys() {
             assert!(self.copies.contains(funeral), "a funeral is of one whose copies are held");

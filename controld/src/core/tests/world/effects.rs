@@ -191,8 +191,8 @@ impl World {
         };
         if let Some(culprit) = &verdict.culprit {
             let pid = culprit.process.pid;
-            let server = self.servers.get(&verdict.epoch);
-            assert!(server.is_none_or(|server| server.ever.contains(&pid)), "a verdict names a client of the server");
+            let is_known = self.servers.contains_key(&verdict.epoch);
+            assert!(!is_known || self.ever_on(verdict.epoch).contains(&pid), "a verdict names a client of the server");
             assert!(!verdict.victims.contains(&pid), "nobody is both");
             assert!(
                 self.guilty.contains(&culprit.process),
@@ -246,10 +246,13 @@ impl World {
         }
         if self.came_by.contains_key(&connection) && self.homes.get(&peer.pid) != Some(&server) {
             let domain = self.core.servers.get(server).and_then(|server| self.core.servers.domain(server.domain));
-            let theirs = domain.and_then(|domain| domain.key.entrance.as_ref()).map(|entrance| entrance.id);
-            // One that has come to several, or to none before, is held for one's client, whichever it comes to next.
+            let entrance = domain.and_then(|domain| domain.key.entrance.as_ref());
+            let theirs = entrance.map(|entrance| entrance.id);
+            // One that has come to several, or to none before, is held for one's client, whichever it comes to next. Who has
+            // come to none has come to his own server, where one is named for him.
             let own = self.came_to.get(&peer.pid);
-            let is_own = own.is_some_and(|own| own.contains(&theirs));
+            let is_of_user = entrance.is_some_and(|entrance| entrance.server == format!("uid_{}", peer.uid));
+            let is_own = own.is_some_and(|own| own.contains(&theirs) || (is_of_user && own.contains(&None)));
             assert!(is_own, "who has come to a namespace is served there and nowhere else: {theirs:?}, {own:?}");
             let is_open = theirs.is_none_or(|theirs| self.open.contains_key(&theirs));
             assert!(is_open, "nobody is sent to a namespace that is gone");
@@ -282,7 +285,7 @@ impl World {
         }
         let process = self.servers.get_mut(&server).expect("it is there still");
         process.clients.insert(peer.pid);
-        process.ever.insert(peer.pid);
+        self.ever.entry(server).or_default().insert(peer.pid);
         self.homes.insert(peer.pid, server);
         self.dispatched.insert(connection, (peer, server));
         self.told.insert(connection);

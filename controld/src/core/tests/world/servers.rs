@@ -21,7 +21,6 @@ impl World {
             clients: BTreeSet::new(),
             faults: 0,
             is_uncounted: false,
-            ever: BTreeSet::new(),
         };
         if self.policy.sharing == Sharing::Single {
             let tainted = |epoch: &ServerEpoch| self.core.servers.get(*epoch).is_some_and(|s| s.tainted().is_some());
