@@ -92,6 +92,9 @@ def markdown(results):
                 page += ["```", failure, "```", ""]
         elif not done["ok"]:
             page += [f"**failed**: {result}", ""]
+        elif isinstance(result, str):
+            # The machine lacks something for it, and it says what.
+            page += [result, ""]
         elif isinstance(result, dict) and "ratio" in result:
             page += comparison(result)
             for part, own in result.get("parts", {}).items():

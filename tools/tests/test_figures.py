@@ -136,6 +136,13 @@ class Figures(unittest.TestCase):
         self.assertIn("2.500 / 3.000 / 3.500", section)
         self.assertNotIn("2.000", section)
 
+    def test_of_one_day_the_report_called_last_is_the_newest(self):
+        for name, value in (("-last", 4.0), ("-again", 3.0)):
+            self.report(f"2026-01-02-faults{name}", {"idle_start": measured(spread(value))})
+        section = self.section("idle_start")
+        self.assertIn("3.500 / 4.000 / 4.500", section)
+        self.assertNotIn("3.000", section)
+
     def test_two_reports_of_one_day_of_which_nobody_knows_the_newer_are_refused(self):
         path = self.report("2026-01-02-faults-again", {"idle_start": measured(spread(1.0))})
         self.report("2026-01-02-faults-twice", {"idle_start": measured(spread(2.0))})
