@@ -8,6 +8,7 @@ mod forged;
 mod funerals;
 mod gpus;
 mod handed_over;
+mod handles;
 mod handshake;
 mod hidden;
 mod hostile;

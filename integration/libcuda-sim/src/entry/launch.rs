@@ -76,6 +76,11 @@ pub(super) fn function_of(module: usize, name: &str) -> Outcome<usize> {
     if !Kernel::exists(name) {
         return Err(Code::NO_BINARY_FOR_GPU);
     }
+    // One that was asked for before has its handle (OBSERVED.md).
+    let is_it = |(_, (of, called)): &(&usize, &(Arc<Module>, String))| Arc::ptr_eq(of, &module) && called == name;
+    if let Some((known, _)) = tables.functions.iter().find(is_it) {
+        return Ok(*known);
+    }
     let number = tables.spare_functions.pop().unwrap_or_else(|| driver.new_handle());
     tables.functions.insert(number, (module, name.to_owned()));
     Ok(number)
@@ -242,11 +247,7 @@ entry_points! {
     fn cuModuleEnumerateFunctions(list: usize, room: c_uint, module: usize) {
         let of = driver()?.tables().modules.get(&module).cloned().ok_or(Code::INVALID_HANDLE)?;
         for (index, name) in enumerable(&of).take(room as usize).enumerate() {
-            let is_it = |(_, (parent, called)): &(&usize, &(Arc<Module>, String))| Arc::ptr_eq(parent, &of) && called == name;
-            // One that was asked for before has its handle.
-            let known = driver()?.tables().functions.iter().find(is_it).map(|(function, _)| *function);
-            let function = known.map_or_else(|| function_of(module, name), Ok)?;
-            Out::at(list + index * size_of::<usize>()).put(function)?;
+            Out::at(list + index * size_of::<usize>()).put(function_of(module, name)?)?;
         }
         Ok(())
     }

@@ -8,7 +8,6 @@ use crate::driver::{Library, driver};
 use crate::ptx::Module;
 use crate::tables::Table;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
-use std::sync::Arc;
 
 /// The library's module in the current context; its handle.
 fn module(library: usize) -> Outcome<usize> {
@@ -38,14 +37,18 @@ pub(super) fn function_meant_by(handle: usize) -> Outcome<usize> {
 /// The function that a kernel stands for in the current context.
 fn function_of_kernel(kernel: usize) -> Outcome<usize> {
     let (library, name) = driver()?.tables().kernels.get(&kernel).cloned().ok_or(Code::INVALID_HANDLE)?;
-    let handle = module(library)?;
-    let known = {
-        let tables = driver()?.tables();
-        let module = tables.modules.get(&handle).ok_or(Code::INVALID_HANDLE)?;
-        let is_it = |(_, (of, called)): &(&usize, &(Arc<Module>, String))| Arc::ptr_eq(of, module) && *called == name;
-        tables.functions.iter().find(is_it).map(|(function, _)| *function)
-    };
-    known.map_or_else(|| function_of(handle, &name), Ok)
+    function_of(module(library)?, &name)
+}
+
+/// The handle of a kernel of a library: one that was asked for before has its own (OBSERVED.md).
+fn kernel_of(library: usize, name: String) -> Outcome<usize> {
+    let number = driver()?.new_handle();
+    let mut tables = driver()?.tables();
+    let known =
+        tables.kernels.iter().find(|(_, (of, called))| *of == library && *called == name).map(|(kernel, _)| *kernel);
+    let kernel = known.unwrap_or(number);
+    tables.kernels.insert(kernel, (library, name));
+    Ok(kernel)
 }
 
 entry_points! {
@@ -69,16 +72,12 @@ entry_points! {
     }
 
     fn cuLibraryGetKernel(handle: Out<usize>, library: usize, name: Text) {
-        let driver = driver()?;
         let name = name.get()?;
-        let number = driver.new_handle();
-        let mut tables = driver.tables();
-        let image = tables.libraries.get(&library).map(|library| library.image.clone()).ok_or(Code::INVALID_HANDLE)?;
+        let image = driver()?.tables().libraries.get(&library).map(|of| of.image.clone()).ok_or(Code::INVALID_HANDLE)?;
         if !Module::parse(&image, 0)?.kernels.contains_key(name) {
             return Err(Code::NOT_FOUND);
         }
-        tables.kernels.insert(number, (library, name.to_owned()));
-        handle.put(number)
+        handle.put(kernel_of(library, name.to_owned())?)
     }
 
     fn cuLibraryGetKernelCount(count: Out<c_uint>, library: usize) {
@@ -92,13 +91,7 @@ entry_points! {
         let image = driver()?.tables().libraries.get(&library).map(|of| of.image.clone()).ok_or(Code::INVALID_HANDLE)?;
         let names = Module::parse(&image, 0)?.kernels.into_keys();
         for (index, name) in names.take(room as usize).enumerate() {
-            let number = driver()?.new_handle();
-            let mut tables = driver()?.tables();
-            // One that was asked for before has its handle.
-            let known = tables.kernels.iter().find(|(_, of)| **of == (library, name.clone())).map(|(handle, _)| *handle);
-            let kernel = known.unwrap_or(number);
-            tables.kernels.insert(kernel, (library, name));
-            Out::at(list + index * size_of::<usize>()).put(kernel)?;
+            Out::at(list + index * size_of::<usize>()).put(kernel_of(library, name)?)?;
         }
         Ok(())
     }

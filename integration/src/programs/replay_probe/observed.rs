@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The library's thread that gives back what a dead copy had.
@@ -11,6 +12,8 @@ const GIVING_BACK: &str = "mps-shim-copy\n";
 /// How long that may take, with all tries on a slow machine, and between two looks.
 const PATIENCE: Duration = Duration::from_secs(90);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+/// The first copies stay for good.
+const FIRST_STEADY: usize = 5;
 
 fn entries(folder: &str) -> impl Iterator<Item = fs::DirEntry> {
     fs::read_dir(folder).into_iter().flatten().flatten()
@@ -44,6 +47,30 @@ fn arenas(maps: &str) -> (usize, usize) {
     (found, maps.lines().count() - parts)
 }
 
+/// What was seen of copies of the driver at earlier looks: how many looks, the least mappings of their files, and how long any
+/// more of them may be waited for.
+static SEEN: Mutex<(usize, usize, Duration)> = Mutex::new((0, usize::MAX, PATIENCE));
+
+/// Mappings of files of copies of the driver.
+fn libraries(maps: &str) -> usize {
+    maps.matches("/fd/").count() + maps.matches("(deleted)").count()
+}
+
+/// Waits until there are no more copies than there were: on a busy machine the library gives one back later.
+fn wait_for_copies() {
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (looks, least, left) = *seen;
+    let begin = Instant::now();
+    let there = || libraries(&fs::read_to_string("/proc/self/maps").unwrap_or_default());
+    let mut now = there();
+    while now > least && begin.elapsed() < left {
+        std::thread::park_timeout(BETWEEN_LOOKS);
+        now = there();
+    }
+    let is_steady = looks + 1 >= FIRST_STEADY;
+    *seen = (looks + 1, if is_steady { now.min(least) } else { least }, left.saturating_sub(begin.elapsed()));
+}
+
 /// How much the process has of what it could run out of, once the library has given back what it gives back. The thread that
 /// does so for the last recovery has its name once that one's dead copy is cut off.
 pub(super) fn resources() -> Value {
@@ -53,6 +80,7 @@ pub(super) fn resources() -> Value {
     while entries("/proc/self/task").map(name_of).any(|name| name == GIVING_BACK) && Instant::now() < deadline {
         std::thread::park_timeout(BETWEEN_LOOKS);
     }
+    wait_for_copies();
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib = |name: &str| -> Option<u64> {
         status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
@@ -61,7 +89,7 @@ pub(super) fn resources() -> Value {
     let (arenas, others) = arenas(&maps);
     json!({
         "descriptors": entries("/proc/self/fd").count(), "threads": entries("/proc/self/task").count(),
-        "mappings": others, "arenas": arenas, "libraries": maps.matches("/fd/").count() + maps.matches("(deleted)").count(),
+        "mappings": others, "arenas": arenas, "libraries": libraries(&maps),
         "resident_kib": kib("VmRSS:"), "addresses_kib": kib("VmSize:"),
     })
 }
