@@ -13,7 +13,7 @@ use self::patience::{Deadline, patiently, retained};
 use super::{
     amputation::{self, Mapped},
     burial::Former,
-    memory::{Failed, Memory, Renamed, checked},
+    memory::{Failed, MAKES_CONTEXT, Memory, Renamed, checked},
     objects::Objects,
     private,
     refusal::Refusal,
@@ -45,7 +45,6 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 /// dead one had one: 46 where the process's last one has died, 719 or 999 where its server meets a fault meanwhile (an H100
 /// and an H200 with 580.159.04). Memory that is short has been waited for.
 const BEFORE_CONTEXTS: [&str; 2] = ["cuInit", MAKES_CONTEXT];
-const MAKES_CONTEXT: &str = "cuDevicePrimaryCtxRetain";
 
 /// Fresh copies that one recovery tries at most, each of those before having been hit itself before it had everything, and
 /// how long it may begin again; the time before the second one, which doubles. So a neighbour has to do wrong for some seconds

@@ -33,6 +33,9 @@ pub(super) struct Failed {
     pub(super) answer: CUresult,
 }
 
+/// The call that a copy's contexts are made by.
+pub(super) const MAKES_CONTEXT: &str = "cuDevicePrimaryCtxRetain";
+
 /// An answer that must be a success.
 pub(super) fn checked(call: &'static str, answer: CUresult) -> Result<(), Failed> {
     if answer.is_success() { Ok(()) } else { Err(Failed { call, answer }) }

@@ -10,7 +10,7 @@
 
 use std::{collections::BTreeMap, sync::mpsc};
 
-use super::memory::Failed;
+use super::memory::{Failed, MAKES_CONTEXT};
 use crate::{
     cuda::{
         belongings, gate,
@@ -55,7 +55,7 @@ fn begun(device: CUdevice, make: impl Fn(CUdevice) -> First + Send + 'static) ->
 
 /// What has come of it. Where there was no thread for it, it is done now.
 fn outcome(device: CUdevice, told: Option<mpsc::Receiver<First>>, make: impl FnOnce(CUdevice) -> First) -> First {
-    let lost = || (Err(Failed { call: "cuDevicePrimaryCtxRetain", answer: CUresult::CUDA_ERROR_UNKNOWN }), 0);
+    let lost = || (Err(Failed { call: MAKES_CONTEXT, answer: CUresult::CUDA_ERROR_UNKNOWN }), 0);
     told.map_or_else(|| make(device), |told| told.recv().unwrap_or_else(|_ended| lost()))
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::super::{
-    memory::{Failed, checked},
+    memory::{Failed, MAKES_CONTEXT, checked},
     together::First,
 };
 use crate::{
@@ -51,7 +51,7 @@ impl Deadline {
 pub(super) fn retained(device: CUdevice, deadline: Deadline) -> First {
     let (mut context, mut tries) = (CUcontext(0), 0);
     let mut retain = || driver!(context::cuDevicePrimaryCtxRetain(&raw mut context, device));
-    let mut make = || patiently(deadline, &mut tries, "cuDevicePrimaryCtxRetain", &mut retain);
+    let mut make = || patiently(deadline, &mut tries, MAKES_CONTEXT, &mut retain);
     let made = roomily(&mut make, stage::is_short);
     (made.map(|()| context), tries)
 }
@@ -93,7 +93,7 @@ fn roomily(make: &mut dyn FnMut() -> Result<(), Failed>, is_told: impl FnOnce() 
 
 #[cfg(test)]
 mod tests {
-    use super::{CUresult, Failed, roomily};
+    use super::{CUresult, MAKES_CONTEXT, checked, roomily};
 
     /// What comes of it where so many tries find no memory, how often it is tried, and whether anybody was told.
     fn tried(answers: &[CUresult], is_heard: bool) -> (CUresult, usize, bool) {
@@ -101,7 +101,7 @@ mod tests {
         let mut make = || {
             let answer = answers.get(count).copied().unwrap_or(CUresult::CUDA_SUCCESS);
             count += 1;
-            if answer.is_success() { Ok(()) } else { Err(Failed { call: "cuDevicePrimaryCtxRetain", answer }) }
+            checked(MAKES_CONTEXT, answer)
         };
         let tell = || {
             is_told = true;

@@ -13,7 +13,7 @@ use std::{
 use super::{
     super::{
         amputation::{self, Mapped},
-        memory::{Failed, Memory, checked},
+        memory::{Failed, MAKES_CONTEXT, Memory, checked},
         objects::{Objects, enter},
         rest,
     },
@@ -44,7 +44,6 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 /// What a copy has of `CU_LIMIT_STACK_SIZE` at first, and as long as the program has no kernel that needs more: its context
 /// takes 257 MiB of the GPU and not 517 (measured with 580.159.04 on an H200).
 const SMALL: usize = 16;
-const MAKES_CONTEXT: &str = "cuDevicePrimaryCtxRetain";
 
 /// Why there is no spare copy.
 #[derive(Debug, thiserror::Error)]

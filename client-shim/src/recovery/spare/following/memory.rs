@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     super::super::{
-        memory::{ADDRESS_TAKEN, Failed, Memory, checked, import, length, reserve},
+        memory::{ADDRESS_TAKEN, Failed, MAKES_CONTEXT, Memory, checked, import, length, reserve},
         objects::enter,
         rest,
     },
@@ -82,7 +82,7 @@ impl Made {
             while of.count < wanted.count {
                 let mut context = CUcontext(0);
                 let answer = driver!(context::cuDevicePrimaryCtxRetain(&raw mut context, *device));
-                checked("cuDevicePrimaryCtxRetain", answer)?;
+                checked(MAKES_CONTEXT, answer)?;
                 of.count += 1;
             }
             while of.count > wanted.count {
