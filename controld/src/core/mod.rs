@@ -291,7 +291,7 @@ impl Core {
             Purpose::Census => self.census_answered(server, reply),
             Purpose::FaultCheck => self.fault_check_answered(server, &reply),
             Purpose::Health(asked_at) => self.health_answered(server, asked_at, &reply),
-            Purpose::Recovered => self.recovery_answered(server, &reply),
+            Purpose::Recovered(asked_at) => self.recovery_answered(server, asked_at, &reply),
             Purpose::Devices => self.gpus.devices_told(server, &reply),
             Purpose::Contexts => self.contexts_told(server, reply),
             Purpose::Remaining => self.remaining_told(server, &reply),

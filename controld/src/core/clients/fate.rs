@@ -144,9 +144,16 @@ impl Clients {
         servers: &'servers Servers,
         client: &Client,
     ) -> Option<&'servers Server> {
-        let process = self.process(client.peer.pid)?;
-        // Without a context there it can go elsewhere, and does where the server's namespace has been removed meanwhile.
-        let has_left = |server: &Server| server.can_be_left() || servers.is_of_removed_namespace(server);
+        let pid = client.peer.pid;
+        let process = self.process(pid)?;
+        // Without a context there it can go elsewhere, and does where the server's namespace has been removed meanwhile and
+        // no connection of it is on its way there any more.
+        let is_on_its_way = |server: &Server| {
+            let mut own = self.iter().filter(|client| client.peer.pid == pid && client.spare.is_none());
+            own.any(|client| client.stage.server() == Some(server.epoch))
+        };
+        let is_removed = |server: &Server| servers.is_of_removed_namespace(server) && !is_on_its_way(server);
+        let has_left = |server: &Server| server.can_be_left() || is_removed(server);
         let is_left = |server: &Server| process.connections <= BEFORE_CONTEXTS && has_left(server);
         let server = servers.get(process.server)?;
         Some(server).filter(|server| server.is_connected() && !process.is_hit(servers) && !is_left(server))

@@ -70,23 +70,29 @@ impl Core {
             aftermath.ask_at = Some(now + FIRST_PAUSE);
         }
         if aftermath.ask_at.take_if(|at| *at <= now).is_some() && is_connected {
-            self.servers.ask(&mut self.turn, epoch, Request::Status, Purpose::Recovered);
+            self.servers.ask(&mut self.turn, epoch, Request::Status, Purpose::Recovered(now));
         }
     }
 
-    /// The answer to the question whether a server has recovered.
-    pub(in crate::core) fn recovery_answered(&mut self, epoch: ServerEpoch, reply: &Result<Reply, NoReply>) {
+    /// The answer to the question whether a server has recovered, which may come long after that: it is known of the time of
+    /// the question.
+    pub(in crate::core) fn recovery_answered(
+        &mut self,
+        epoch: ServerEpoch,
+        asked_at: Duration,
+        reply: &Result<Reply, NoReply>,
+    ) {
         let now = self.turn.now;
         let patience = if self.clients.hit_processes(epoch).is_empty() { HAS_BURIED } else { HAS_NOTICED };
         let Some(server) = self.servers.get(epoch).filter(|server| server.is_lost()) else {
             return;
         };
         let aftermath = self.faults.aftermaths.entry(epoch).or_default();
-        let has_noticed = server.tainted().is_some_and(|taint| now >= taint.at + patience);
+        let has_noticed = server.tainted().is_some_and(|taint| asked_at >= taint.at + patience);
         match reply {
             Ok(Reply::Active(true)) if aftermath.is_admitted || has_noticed => {
                 aftermath.sound_since.get_or_insert(now);
-                self.servers.is_sound_at(epoch, now);
+                self.servers.is_sound_at(epoch, asked_at);
                 self.servers.ask(&mut self.turn, epoch, Request::DeviceClients, Purpose::Remaining);
             }
             Ok(_) | Err(NoReply::TimedOut) => {

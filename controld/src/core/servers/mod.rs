@@ -274,8 +274,8 @@ impl Servers {
     }
 
     /// A server is known to be in no fault at this time.
-    pub(super) fn is_sound_at(&mut self, epoch: ServerEpoch, now: Duration) {
-        self.with(epoch, |server| server.healthy_at = Some(now));
+    pub(super) fn is_sound_at(&mut self, epoch: ServerEpoch, at: Duration) {
+        self.with(epoch, |server| server.healthy_at = server.healthy_at.max(Some(at)));
     }
 
     /// The epoch of the next server.

@@ -40,8 +40,8 @@ pub(in crate::core) enum Purpose {
     FaultCheck,
     /// The same at that time for a newcomer that may go there then.
     Health(Duration),
-    /// Whether a server has got over a fault that has left some of its clients alone.
-    Recovered,
+    /// Whether a server has got over a fault that has left some of its clients alone, asked then.
+    Recovered(Duration),
     /// Which devices a server has.
     Devices,
     /// On which devices its clients have contexts.

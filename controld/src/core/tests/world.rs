@@ -164,6 +164,8 @@ pub(super) struct World {
     unannounced: BTreeMap<u64, Duration>,
     /// Whoever was a client of each server at any time, on its way or there.
     ever: BTreeMap<ServerEpoch, BTreeSet<u32>>,
+    /// Who of them has died while it was that.
+    died_on: BTreeSet<(ServerEpoch, u32)>,
     /// Who has caused a fault.
     guilty: BTreeSet<ProcessKey>,
     /// How many processes have had this pid and are dead.
@@ -232,6 +234,7 @@ impl World {
             verdicts: Vec::new(),
             unannounced: BTreeMap::new(),
             ever: BTreeMap::new(),
+            died_on: BTreeSet::new(),
             guilty: BTreeSet::new(),
             births: BTreeMap::new(),
             untold: BTreeSet::new(),

@@ -120,3 +120,31 @@ fn a_replacement_that_cannot_start_does_not_cost_those_who_were_left_alone_their
     let effects = scene.feed(Input::SpawnFailed { server, reason: "EXCLUSIVE_PROCESS".to_owned() });
     assert!(!is_told_to_end(&effects, scene.server));
 }
+
+/// A server's word that comes late is of the time at which it was asked for.
+#[test]
+fn a_word_that_was_asked_for_before_a_newcomer_came_does_not_let_it_join_a_server_that_has_met_a_fault() {
+    let mut scene = default_scene();
+    let (old, second) = (scene.server, uuid(1).to_string());
+    let effects = memory_fault_on(&mut scene, 0);
+    let new = spawned(&effects).expect("another server");
+    scene.feed(Input::SpawnFailed { server: new, reason: "it is not wanted".to_owned() });
+    scene.dies(CULPRIT, End::Exited(1));
+    let effects = scene.pass(Duration::from_secs(5));
+    let question = |effects: &[Effect]| {
+        effects.iter().rev().find_map(|effect| match effect {
+            Effect::Ask { server, id, request: Request::Status } if *server == old => Some(*id),
+            _ => None,
+        })
+    };
+    let request = question(&effects).expect("it is asked whether it has got over it");
+    scene.pass(Duration::from_secs(1));
+    arrive(&mut scene, 800, 20, Some(&second));
+    let to_old = Effect::Dispatch { server: old, connection: ConnectionId(800) };
+    scene.pass(SETTLE);
+    let effects = scene.feed(Input::Replied { request, reply: Ok(Reply::Active(true)) });
+    assert!(!effects.contains(&to_old), "{effects:?}");
+    let request = question(&effects).unwrap_or_else(|| panic!("it is asked once more: {effects:?}"));
+    let effects = scene.feed(Input::Replied { request, reply: Ok(Reply::Active(true)) });
+    assert!(effects.contains(&to_old), "{effects:?}");
+}

@@ -212,7 +212,9 @@ impl World {
             };
             let is_at_home = |pid: &u32| self.homes.get(pid) == Some(&verdict.epoch) && self.accepted.contains_key(pid);
             let is_here = |pid: &u32| is_at_home(pid) && !is_on_its_way(pid);
-            let is_client = |pid: &u32| server.clients.contains(pid) && is_here(pid);
+            // A pid may be that of one who has died there, which a verdict may call a victim, and of who has it now.
+            let has_died = |pid: &u32| self.died_on.contains(&(verdict.epoch, *pid));
+            let is_client = |pid: &u32| server.clients.contains(pid) && is_here(pid) && !has_died(pid);
             let is_unharmed = |pid: &&u32| is_client(pid) && self.is_left_alone(verdict.epoch, **pid);
             let unharmed = verdict.victims.iter().find(is_unharmed);
             assert_eq!(unharmed, None, "who has nothing on the GPU is no victim: {verdict:?}");
@@ -261,7 +263,8 @@ impl World {
             let has_contexts = self.accepted.get(&peer.pid).is_some_and(|&accepted| accepted > 1);
             let is_unharmed = self.servers.get(home).is_some_and(|process| !process.hit.contains(&peer.pid))
                 && self.is_left_alone(*home, peer.pid);
-            let keeps = |s: &Server| (!s.is_lost() || is_unharmed) && (s.tainted().is_none() || has_contexts);
+            let can_be_left = |s: &Server| s.tainted().is_some() || self.core.servers.is_of_removed_namespace(s);
+            let keeps = |s: &Server| (!s.is_lost() || is_unharmed) && (!can_be_left(s) || has_contexts);
             let works = |s: &Server| s.epoch == *home && s.is_connected() && keeps(s);
             let home_works = self.core.servers().any(works);
             let home_told = !self.untold.contains(home);
