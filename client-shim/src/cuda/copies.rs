@@ -203,6 +203,12 @@ impl Copy {
         second::forget();
     }
 
+    /// Where it lies and whose it is, for what it takes of the process ([`Owner::takes`]); `None` if nobody knows.
+    pub(crate) fn place(self) -> Option<(Owner, usize)> {
+        let code = library::find(self.handle, cuInit::FUNCTION.name)?;
+        Some((self.owner?, code.as_ptr().addr()))
+    }
+
     /// What it has, if that is known.
     pub(crate) fn owner(self) -> Option<Owner> {
         self.owner

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use remps_proto::shim::{Answer, Ask, Capabilities};
+use remps_proto::shim::{Answer, Ask, Capabilities, SpareTakes};
 
 use super::{
     connection::PATIENCE,
@@ -45,9 +45,9 @@ fn tell(ask: Ask) {
     let _without_a_daemon = linked().and_then(|link| link.ask_now(ask, Capabilities::SPARES, PATIENCE));
 }
 
-/// Tells how far the copy of the grant with this token is.
-pub(crate) fn stands(token: u64, is_ready: bool, behind: u64) {
-    tell(Ask::SpareStands { token, is_ready, behind });
+/// Tells that the copy of the grant with this token is ready, and what it takes.
+pub(crate) fn stands(token: u64, takes: SpareTakes) {
+    tell(Ask::SpareStands { token, is_ready: true, behind: 0, takes });
 }
 
 /// The program goes on with it.

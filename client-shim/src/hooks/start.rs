@@ -81,6 +81,7 @@ fn call(driver: &mut Driver<cuInit::Signature>) -> CUresult {
                 state::settle();
             },
             report: state::report,
+            spare: recovery::spare::report,
             private: recovery::private::report,
         };
         if kept::begin(surroundings) {

@@ -34,6 +34,8 @@ pub(crate) struct Surroundings {
     pub(crate) is_short: fn(),
     /// A member of the report at the program's end, in JSON.
     pub(crate) report: fn() -> Option<String>,
+    /// Another one: what a spare copy of the driver takes.
+    pub(crate) spare: fn() -> Option<String>,
     /// Private functions that the program has called, and which of them are in a recovery's way: two lists in JSON.
     pub(crate) private: fn() -> (String, String),
 }

@@ -52,8 +52,10 @@ fn write_report() {
     let comma = if lost.is_empty() || of_private.is_empty() { "" } else { "," };
     let vault =
         surroundings().and_then(|of| (of.report)()).map_or_else(String::new, |vault| format!(r#""vault":{vault},"#));
+    let spare =
+        surroundings().and_then(|of| (of.spare)()).map_or_else(String::new, |spare| format!(r#""spare":{spare},"#));
     let mut line = format!(
-        r#"{{"pid":{},"kept":{kept},"mapped":{mapped},"recorded":{recorded},"code":{code},{vault}"private":[{private}],"not_recoverable":[{lost}{comma}{of_private}]}}"#,
+        r#"{{"pid":{},"kept":{kept},"mapped":{mapped},"recorded":{recorded},"code":{code},{vault}{spare}"private":[{private}],"not_recoverable":[{lost}{comma}{of_private}]}}"#,
         process::id()
     );
     line.push('\n');

@@ -1,6 +1,13 @@
 //! The process's address space, as `/proc/self/maps` shows it.
 
-use std::{collections::BTreeSet, fs, io};
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt as _,
+};
+
+const PAGE: u64 = 4096;
 
 /// A mapped range.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +57,35 @@ pub(crate) fn read() -> io::Result<Vec<Range>> {
     Ok(fs::read_to_string("/proc/self/maps")?.lines().filter_map(Range::parse).collect())
 }
 
+/// Bytes of these ranges, each by its first address and the one behind its last, that are in memory or were written out, as
+/// `/proc/self/pagemap` says.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn resident(ranges: impl IntoIterator<Item = (u64, u64)>) -> io::Result<u64> {
+    const ENTRY: usize = size_of::<u64>();
+    const IN_MEMORY: u64 = 1 << 63;
+    const WRITTEN_OUT: u64 = 1 << 62;
+    let pages = File::open("/proc/self/pagemap")?;
+    let mut entries = vec![0; 4096 * ENTRY];
+    let mut found = 0;
+    for (start, end) in ranges {
+        let (mut at, last) = (start / PAGE, end.div_ceil(PAGE));
+        while at < last {
+            let wanted = usize::try_from(last - at).unwrap_or(usize::MAX).saturating_mul(ENTRY).min(entries.len());
+            let read = pages.read_at(&mut entries[..wanted], at * ENTRY as u64)?;
+            if read < ENTRY {
+                break;
+            }
+            let (whole, _) = entries[..read].as_chunks::<ENTRY>();
+            let is_there = |entry: &&[u8; ENTRY]| u64::from_ne_bytes(**entry) & (IN_MEMORY | WRITTEN_OUT) != 0;
+            found += whole.iter().filter(is_there).count() as u64;
+            at += whole.len() as u64;
+        }
+    }
+    Ok(found * PAGE)
+}
+
 /// Those of the addresses that lie in code; `None` if nobody knows.
 pub(crate) fn functions_of(addresses: impl Iterator<Item = usize>) -> Option<BTreeSet<usize>> {
     let code: Vec<_> = read().ok()?.into_iter().filter(|range| range.access.contains('x')).collect();
@@ -59,7 +95,9 @@ pub(crate) fn functions_of(addresses: impl Iterator<Item = usize>) -> Option<BTr
 
 #[cfg(test)]
 mod tests {
-    use super::Range;
+    #![expect(unsafe_code, reason = "maps memory of its own")]
+
+    use super::{PAGE, Range, resident};
 
     #[test]
     fn lines_are_read() {
@@ -71,5 +109,27 @@ mod tests {
         assert_eq!((anonymous.path(), anonymous.access.as_str()), ("", "---p"));
         assert_eq!((range.protection(), anonymous.protection()), (libc::PROT_READ | libc::PROT_WRITE, libc::PROT_NONE));
         assert!(!super::read().unwrap().is_empty());
+    }
+
+    #[test]
+    fn pages_that_were_written_are_in_memory_and_those_that_were_not_are_not() {
+        let size = 16 * usize::try_from(PAGE).unwrap();
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping.
+        let place = unsafe { libc::mmap(std::ptr::null_mut(), size, access, flags, -1, 0) };
+        assert_ne!(place, libc::MAP_FAILED);
+        // One huge page would be all of it.
+        // SAFETY: of this mapping alone.
+        unsafe { libc::madvise(place, size, libc::MADV_NOHUGEPAGE) };
+        for page in [0, 5, 15] {
+            // SAFETY: within the mapping, which nobody else has.
+            unsafe { place.cast::<u8>().wrapping_add(page * 4096).write(1) };
+        }
+        let (start, page) = (place.addr() as u64, PAGE);
+        assert_eq!(resident([(start, start + size as u64)]).unwrap(), 3 * page);
+        assert_eq!(resident([(start, start + page), (start + 5 * page, start + 7 * page)]).unwrap(), 2 * page);
+        assert_eq!(resident([]).unwrap(), 0);
+        // SAFETY: this test's own.
+        unsafe { libc::munmap(place, size) };
     }
 }

@@ -2,6 +2,7 @@
 
 use super::client_recovery::{ClientRecovery, ClientRefusal};
 use super::clients::channels::{Channel, Facts};
+use super::clients::spares::Standing;
 use super::evidence::{End, Evidence, ProcessKey};
 use super::faults::held::GpuMemory;
 use super::gpu::{ManagedMode, ModeOutcome};
@@ -86,7 +87,7 @@ pub(crate) enum Input {
         patience: Duration,
     },
     /// A program says how far its spare copy is.
-    SpareStands { process: ProcessKey, token: u64, is_ready: bool, behind: u64 },
+    SpareStands { process: ProcessKey, token: u64, standing: Standing },
     /// A program goes on with its spare copy.
     SpareLives { process: ProcessKey, token: u64 },
     /// A program has given its spare copy up.

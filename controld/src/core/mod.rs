@@ -75,7 +75,7 @@ pub(crate) use client_recovery::{ClientRecovery, ClientRefusal};
 pub(crate) use clients::channels::{Channel, Facts as ChannelFacts, HardwareChannel, HardwareFacts};
 pub(crate) use clients::fate::{Fate, Part};
 pub(crate) use clients::rest::{Awaited, RestFacts};
-pub(crate) use clients::spares::SparePlace;
+pub(crate) use clients::spares::{SparePlace, Standing};
 pub(crate) use effect::Effect;
 pub(crate) use effect::{PsRow, ServerSignal};
 #[cfg(test)]
@@ -174,9 +174,7 @@ impl Core {
                 let until = now.saturating_add(patience);
                 self.spare_wanted(process, Wish { token, until });
             }
-            Input::SpareStands { process, token, is_ready, behind } => {
-                self.spare_stands(process, token, is_ready, behind);
-            }
+            Input::SpareStands { process, token, standing } => self.spare_stands(process, token, standing),
             Input::SpareLives { process, token } => self.spare_lives(process, token),
             Input::SpareGone { process, token } => self.spare_gone(process, token),
             Input::RecoveryStands { process, stage } => self.recovery_stands(process, stage),

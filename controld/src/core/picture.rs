@@ -206,15 +206,17 @@ impl Core {
         };
         let place = self.clients.spares().shown_of(process).map(|grant| SpareFacts {
             server: pid_of(grant.server),
-            ready: grant.is_ready,
+            ready: grant.standing.is_ready,
             leaves: false,
             connections: connections_on(grant.server),
-            behind: grant.behind,
+            behind: grant.standing.behind,
+            threads: grant.standing.takes.threads,
+            host_bytes: grant.standing.takes.host_bytes,
         });
         place.or_else(|| {
             let (server, _) = self.clients.guests().of(process).next()?;
-            let (ready, leaves, behind) = (false, true, 0);
-            Some(SpareFacts { server: pid_of(server), ready, leaves, connections: connections_on(server), behind })
+            let connections = connections_on(server);
+            Some(SpareFacts { server: pid_of(server), leaves: true, connections, ..SpareFacts::default() })
         })
     }
 

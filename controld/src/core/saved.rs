@@ -200,6 +200,12 @@ pub(crate) struct SavedSpare {
     /// Whether the process works with it now, and nothing is left of the grant but the token.
     #[prost(bool, tag = "8")]
     pub lived: bool,
+    /// Threads that it had in the process.
+    #[prost(uint32, tag = "9")]
+    pub threads: u32,
+    /// Bytes of the host's memory that it took.
+    #[prost(uint64, tag = "10")]
+    pub host_bytes: u64,
 }
 
 /// The daemon.

@@ -31,7 +31,7 @@ use super::turn::Turn;
 use crate::core::vault::{Caller, Kept, RegionId};
 use crate::core::{
     ClientRecovery, ClientRefusal, Confidence, Core, Evidence, Fate, Input, JournalEvent, Part, ProcessKey,
-    ServerEpoch, Uid,
+    ServerEpoch, Standing, Uid,
 };
 use crate::door::client::Client;
 use crate::door::descriptor::Descriptor;
@@ -139,8 +139,9 @@ impl Keeper {
             Ask::Watch { server, state, wait_ms } => self.asks_for_news(turn, client, (server, state), wait_ms, reply),
             Ask::Subscribe { server } => self.subscribe(caller.process, server, line, reply),
             Ask::Spare { wait_ms } => self.wants_spare(turn, client, wait_ms, &line, reply),
-            Ask::SpareStands { token, is_ready, behind } => {
-                self.spare_stands(turn, (caller.process, token), (is_ready, behind), &line, reply);
+            Ask::SpareStands { token, is_ready, behind, takes } => {
+                let standing = Standing { is_ready, behind, takes };
+                self.spare_stands(turn, (caller.process, token), standing, &line, reply);
             }
             Ask::SpareLives { token } => self.spare_lives(turn, (caller.process, token), reply),
             Ask::SpareGone { token } => self.spare_gone(turn, (caller.process, token), reply),

@@ -1,6 +1,6 @@
 //! `get_client_state PID`.
 
-use super::text::{NOTHING, harmless, or_nothing, span, wrapped};
+use super::text::{NOTHING, harmless, mebibytes, or_nothing, span, wrapped};
 use super::{Viewer, fitted};
 use crate::core::picture::{ClientFacts, RecoveryFacts, RefusalFacts, Snapshot, SpareFacts};
 use crate::core::{End, Gpu, Pid};
@@ -70,7 +70,10 @@ const ROWS: [Row; 20] = [
 fn spare(spare: &SpareFacts) -> String {
     let server = spare.server.map(|pid| format!(" on server {pid}")).unwrap_or_default();
     let behind = if spare.behind > 0 { format!(", {} behind", spare.behind) } else { String::new() };
-    format!("{}{server}{behind}", spare.word())
+    let threads = if spare.threads == 1 { "thread" } else { "threads" };
+    let takes = format!(", {} {threads}, {} of the host's memory", spare.threads, mebibytes(spare.host_bytes));
+    let takes = if spare.host_bytes > 0 { takes } else { String::new() };
+    format!("{}{server}{behind}{takes}", spare.word())
 }
 
 /// How the client has gone on after the last fault, in words.

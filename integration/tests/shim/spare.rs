@@ -194,6 +194,34 @@ fn a_program_goes_on_with_one_spare_copy_after_the_other_on_its_daemons_servers(
     assert_eq!(with_one_daemon(3, &[]).len(), 3);
 }
 
+/// The file of a copy is in memory, and a few threads hear from its server.
+#[test]
+fn what_a_spare_copy_takes_of_its_process_is_counted_and_told() {
+    once(|subject| {
+        let sim = Sim::started(subject, &[]);
+        let mut command = shim::recording(sim.command("mps-replay-probe", &["--light", "--until-stdin-closes"]));
+        let program = Process::start_with_input(command.env("MPS_SHIM_REPLAY", "spare").env("MPS_SHIM_LOG", "1"));
+        sim.wait_event(&program, "ready");
+        let client = format!("get_client_state {} --json\n", program.pid());
+        let spare = || serde_json::from_str::<Value>(&sim.lab.ask(&client)).map(|of| of["spare"].clone());
+        wait(&sim, "the daemon knows", || spare().is_ok_and(|of| of["host_bytes"].as_u64() > Some(0)));
+        let told = spare().expect("it is a client");
+        let text = sim.lab.ask(&format!("get_client_state {}\n", program.pid()));
+        assert!(text.contains("threads, ") && text.contains("of the host's memory"), "{subject}: {text}");
+        let finished = program.finish(LIMIT).expect("it ends");
+        is_whole(&finished, 0, &subject.to_string());
+        let said = finished.stderr_text();
+        let report = said.lines().find_map(|line| serde_json::from_str::<Value>(line).ok()).expect("a report");
+        for of in [&told, &report["spare"]] {
+            let threads = of["threads"].as_u64().expect("a number");
+            let bytes = of["host_bytes"].as_u64().expect("a number");
+            assert!((OF_A_COPY as u64..16).contains(&threads), "{subject}: {of}");
+            let file = fs::metadata(integration::sim::library()).expect("the driver is there").len();
+            assert!((file / 50..file + (256 << 20)).contains(&bytes), "{subject}: {of}, of a file of {file} bytes");
+        }
+    });
+}
+
 /// What the library says when the copy has all that the program has, to the end of the line.
 const IS_LEVEL: &str = "the spare copy has all that the program has\n";
 /// The same of one at rest, whose variables the copy has, too.

@@ -6,7 +6,7 @@ use integration::lab::client::Client;
 use integration::lab::escrow::Shim;
 use integration::lab::stage::Stage;
 use nix::sys::signal::{Signal, kill};
-use remps_proto::shim::{Answer, Ask, Capabilities, Failure, Recovered, ServerState, Way};
+use remps_proto::shim::{Answer, Ask, Capabilities, Failure, Recovered, ServerState, SpareTakes, Way};
 
 /// How long a server of the simulation may take to stand by.
 const WAIT_MS: u64 = 20_000;
@@ -50,7 +50,10 @@ fn a_program_goes_on_with_its_spare_copy_when_its_server_dies() {
         assert_ne!(server, own);
         assert_eq!(place(&mut shim), (token, server), "asked again, it is the same");
         let spare = Client::attach_spare(stage.pipe_dir(), token, 1).expect("the spare copy's server");
-        assert_eq!(asks(&mut shim, Ask::SpareStands { token, is_ready: true, behind: 3 }), DONE);
+        assert_eq!(
+            asks(&mut shim, Ask::SpareStands { token, is_ready: true, behind: 3, takes: SpareTakes::default() }),
+            DONE
+        );
         let (servers, status) = (stage.servers(), stage.ask("status\n"));
         assert_eq!(servers.len(), 2, "{status}");
         assert!(status.contains("ready, 3 behind"), "{status}");
@@ -62,7 +65,10 @@ fn a_program_goes_on_with_its_spare_copy_when_its_server_dies() {
         stage.kill_daemon();
         start(stage);
         let mut shim = door(stage);
-        assert_eq!(asks(&mut shim, Ask::SpareStands { token, is_ready: true, behind: 0 }), DONE);
+        assert_eq!(
+            asks(&mut shim, Ask::SpareStands { token, is_ready: true, behind: 0, takes: SpareTakes::default() }),
+            DONE
+        );
         assert_eq!(place(&mut shim), (token, server));
         stage.wait_for("its own server", || server_of(&mut door(stage)) == (own, ServerState::HEALTHY));
         kill(first[0], Signal::SIGKILL).expect("it is our server");
@@ -85,7 +91,7 @@ fn a_spare_copy_without_a_place_is_sent_away_and_told_when_it_loses_one() {
         let (own, _) = server_of(&mut shim);
         assert!(Client::attach_spare(stage.pipe_dir(), 7, 1).is_err(), "nobody was given that");
         assert_eq!(
-            asks(&mut shim, Ask::SpareStands { token: 7, is_ready: true, behind: 0 }),
+            asks(&mut shim, Ask::SpareStands { token: 7, is_ready: true, behind: 0, takes: SpareTakes::default() }),
             Answer::Failed(Failure::NOT_FOUND)
         );
         let (token, server) = place(&mut shim);

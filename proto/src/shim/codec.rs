@@ -8,7 +8,7 @@ use super::message::{Answer, Ask, Commit, FromShim, Inherited, Region, ToShim, W
 use super::wire::{self, from_shim::Content as Asked, to_shim::Content as Answered};
 use super::{
     Capabilities, Failure, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, Part, Recovered, RecoveryStage, Rest, ServerState,
-    Unrecovered,
+    SpareTakes, Unrecovered,
 };
 
 fn is_token(token: u64) -> Result<(), DecodeError> {
@@ -134,8 +134,8 @@ impl FromShim {
             Asked::Renewed(wire::Renewed {}) => Ask::Renewed,
             Asked::Follow(wire::Follow { more }) => Ask::Follow { more },
             Asked::Spare(wire::Spare { wait_ms }) => Ask::Spare { wait_ms },
-            Asked::SpareStands(wire::SpareStands { token, is_ready, behind }) => {
-                Ask::SpareStands { token, is_ready, behind }
+            Asked::SpareStands(wire::SpareStands { token, is_ready, behind, threads, host_bytes }) => {
+                Ask::SpareStands { token, is_ready, behind, takes: SpareTakes { threads, host_bytes } }
             }
             Asked::SpareLives(wire::SpareLives { token }) => Ask::SpareLives { token },
             Asked::SpareGone(wire::SpareGone { token }) => Ask::SpareGone { token },
@@ -176,8 +176,8 @@ impl FromShim {
             Ask::Renewed => Asked::Renewed(wire::Renewed {}),
             Ask::Follow { more } => Asked::Follow(wire::Follow { more }),
             Ask::Spare { wait_ms } => Asked::Spare(wire::Spare { wait_ms }),
-            Ask::SpareStands { token, is_ready, behind } => {
-                Asked::SpareStands(wire::SpareStands { token, is_ready, behind })
+            Ask::SpareStands { token, is_ready, behind, takes: SpareTakes { threads, host_bytes } } => {
+                Asked::SpareStands(wire::SpareStands { token, is_ready, behind, threads, host_bytes })
             }
             Ask::SpareLives { token } => Asked::SpareLives(wire::SpareLives { token }),
             Ask::SpareGone { token } => Asked::SpareGone(wire::SpareGone { token }),

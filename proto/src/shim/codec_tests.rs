@@ -93,11 +93,14 @@ fn any_ask() -> impl Strategy<Value = Ask> {
         Just(Ask::Renewed),
         any::<bool>().prop_map(|more| Ask::Follow { more }),
         any::<u64>().prop_map(|wait_ms| Ask::Spare { wait_ms }),
-        (1..=u64::MAX, any::<bool>(), any::<u64>()).prop_map(|(token, is_ready, behind)| Ask::SpareStands {
-            token,
-            is_ready,
-            behind
-        }),
+        (1..=u64::MAX, any::<bool>(), any::<u64>(), any::<u32>(), any::<u64>()).prop_map(
+            |(token, is_ready, behind, threads, host_bytes)| Ask::SpareStands {
+                token,
+                is_ready,
+                behind,
+                takes: SpareTakes { threads, host_bytes }
+            }
+        ),
         (1..=u64::MAX).prop_map(|token| Ask::SpareLives { token }),
         (1..=u64::MAX).prop_map(|token| Ask::SpareGone { token }),
         any_recovered().prop_map(Ask::Recovered),
@@ -200,8 +203,11 @@ fn how_far_a_recovery_is_has_these_bytes() {
 fn a_message_about_a_spare_has_these_bytes() {
     let bytes = |ask| FromShim { request: 3, ask }.encode().unwrap();
     assert_eq!(bytes(Ask::Spare { wait_ms: 7 }), [0x08, 3, 0x92, 1, 2, 0x08, 7]);
-    let stands = Ask::SpareStands { token: 5, is_ready: true, behind: 7 };
-    assert_eq!(bytes(stands), [0x08, 3, 0x9a, 1, 6, 0x08, 5, 0x10, 1, 0x18, 7]);
+    let stands = |takes| Ask::SpareStands { token: 5, is_ready: true, behind: 7, takes };
+    // An earlier library's, which has counted nothing.
+    assert_eq!(bytes(stands(SpareTakes::default())), [0x08, 3, 0x9a, 1, 6, 0x08, 5, 0x10, 1, 0x18, 7]);
+    let takes = SpareTakes { threads: 4, host_bytes: 9 };
+    assert_eq!(bytes(stands(takes)), [0x08, 3, 0x9a, 1, 10, 0x08, 5, 0x10, 1, 0x18, 7, 0x20, 4, 0x28, 9]);
     assert_eq!(bytes(Ask::SpareLives { token: 5 }), [0x08, 3, 0xa2, 1, 2, 0x08, 5]);
     assert_eq!(bytes(Ask::SpareGone { token: 5 }), [0x08, 3, 0xaa, 1, 2, 0x08, 5]);
     let bytes = |request, answer| ToShim { request, answer }.encode().unwrap();
@@ -213,14 +219,14 @@ fn a_message_about_a_spare_has_these_bytes() {
 #[test]
 fn no_spare_is_without_a_token() {
     for ask in [
-        Ask::SpareStands { token: 0, is_ready: true, behind: 0 },
+        Ask::SpareStands { token: 0, is_ready: true, behind: 0, takes: SpareTakes::default() },
         Ask::SpareLives { token: 0 },
         Ask::SpareGone { token: 0 },
     ] {
         assert!(matches!(FromShim { request: 1, ask }.encode(), Err(DecodeError::Value(_))));
     }
     for content in [
-        Asked::SpareStands(wire::SpareStands { token: 0, is_ready: true, behind: 0 }),
+        Asked::SpareStands(wire::SpareStands { token: 0, is_ready: true, ..wire::SpareStands::default() }),
         Asked::SpareLives(wire::SpareLives { token: 0 }),
         Asked::SpareGone(wire::SpareGone { token: 0 }),
     ] {

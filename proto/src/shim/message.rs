@@ -1,6 +1,6 @@
 //! The messages as both sides work with them.
 
-use super::{Capabilities, Failure, Part, Recovered, RecoveryStage, Rest, ServerState, Unrecovered};
+use super::{Capabilities, Failure, Part, Recovered, RecoveryStage, Rest, ServerState, SpareTakes, Unrecovered};
 
 /// A region, as it is told in both directions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -167,6 +167,8 @@ pub enum Ask {
         is_ready: bool,
         /// How many things that the program has are not, or not as they are now, in the spare copy.
         behind: u64,
+        /// What the copy takes of the process.
+        takes: SpareTakes,
     },
     /// This process goes on with the spare copy, whose server is its server from now on.
     SpareLives {

@@ -86,7 +86,7 @@ pub use codec::DecodeError;
 pub use defaults::{DEFAULTS_NAME, DefaultsFile, Found, Keep, MAX_DEFAULTS_BYTES, Program, ProgramDefaults, Recover};
 pub use message::{Answer, Ask, Commit, FromShim, Inherited, Range, Region, ToShim, Welcome};
 pub use recovered::{MOST_STEPS, RECOVERY_STEPS, Recovered, SWITCH_STEPS, Way};
-pub use spare::SpareName;
+pub use spare::{SpareName, SpareTakes};
 pub use unrecovered::{MAX_REASON_BYTES, Unrecovered};
 
 /// Version of the protocol that this code speaks. Both sides go on with the lower one.

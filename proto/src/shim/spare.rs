@@ -11,6 +11,15 @@ const PREFIX: &str = "remps-spare-";
 /// A token's digits.
 const DIGITS: usize = 16;
 
+/// What a spare copy takes of its process, as the program has counted it; zeros where nobody has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SpareTakes {
+    /// Threads.
+    pub threads: u32,
+    /// Bytes of the host's memory: of its file, its heap and what it has mapped, as far as they are in memory.
+    pub host_bytes: u64,
+}
+
 /// The name of one connection of a spare copy, without the NUL that begins it: `remps-spare-`, the token as 16
 /// hexadecimal digits in lower case, `-` and the number in decimal digits. It is written by [`Display`](fmt::Display).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -140,6 +140,12 @@ pub(crate) fn watch_freed(watcher: fn(usize)) {
     let _the_first_one_stays = WATCHER.set(watcher);
 }
 
+/// The pieces of a copy's heap: where each begins, and its bytes.
+pub(super) fn pieces(owner: usize) -> Vec<(usize, usize)> {
+    let heap = locked(&RESOURCES[owner].heap);
+    heap.as_ref().map_or_else(Vec::new, |heap| locked(&heap.0.allocator().taken).clone())
+}
+
 /// Works on a copy's heap; `None` if it has none any more.
 fn with<R>(owner: usize, work: impl FnOnce(&mut Dlmalloc<Pieces>) -> R) -> Option<R> {
     locked(&RESOURCES[owner].heap).as_mut().map(|heap| work(&mut heap.0))

@@ -93,6 +93,12 @@ impl All {
         is_overlaid
     }
 
+    /// What a copy has mapped, and no file: where each range begins, and its end.
+    pub(super) fn of(&self, owner: usize) -> Vec<(usize, usize)> {
+        let own = self.0[owner].0.iter().filter(|(_, (_, is_of_file))| !*is_of_file);
+        own.map(|(start, (end, _))| (*start, *end)).collect()
+    }
+
     /// Ranges of files that a copy has mapped: where each begins, and its end.
     #[cfg(test)]
     fn files(&self, owner: usize) -> Vec<(usize, usize)> {

@@ -25,6 +25,7 @@ mod keys;
 mod lookups;
 mod mappings;
 mod sockets;
+mod taken;
 mod threads;
 
 use std::{

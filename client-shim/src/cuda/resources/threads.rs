@@ -169,7 +169,7 @@ fn the_signal() -> libc::sigset_t {
 
 impl Thread {
     /// Whether it has ended and nobody will join it.
-    fn has_gone(&self) -> bool {
+    pub(super) fn has_gone(&self) -> bool {
         let state = locked(&self.state);
         state.number == 0 && state.is_detached
     }

@@ -50,9 +50,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use remps_proto::shim::SpareTakes;
+
 use super::{is_armed, refusal::Refusal, steps};
 use crate::{
-    cuda::{belongings, library, resources},
+    cuda::{
+        belongings, library,
+        resources::{self, Owner},
+    },
     daemon::{
         news::SpareServer,
         spare::{self, Grant},
@@ -84,6 +89,8 @@ static THREAD: OnceLock<Thread> = OnceLock::new();
 static LIVES: AtomicU64 = AtomicU64::new(0);
 /// The same of one that was of no use.
 static GONE: AtomicU64 = AtomicU64::new(0);
+/// What the last copy took when that was counted last.
+static TAKES: Mutex<Option<SpareTakes>> = Mutex::new(None);
 
 #[derive(Debug)]
 struct Work {
@@ -249,6 +256,19 @@ fn tell(say: impl FnOnce(u64), token: u64) {
     }
 }
 
+/// Tells that a copy is ready, and what it takes, which is counted where nobody waits for it.
+fn stands(token: u64, place: Option<(Owner, usize)>) {
+    let takes = place.and_then(|(owner, copy)| owner.takes(copy).ok()).unwrap_or_default();
+    *TAKES.lock().unwrap_or_else(PoisonError::into_inner) = Some(takes);
+    tell(|token| spare::stands(token, takes), token);
+}
+
+/// What the last spare copy took when that was counted last, as a member of the report; `None` if there was none.
+pub(crate) fn report() -> Option<String> {
+    let SpareTakes { threads, host_bytes } = TAKES.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+    Some(format!(r#"{{"threads":{threads},"host_bytes":{host_bytes}}}"#))
+}
+
 fn gone(token: u64) {
     tell(spare::gone, token);
 }
@@ -289,14 +309,16 @@ fn make(followed: &mut Followed) {
         Ok(spare) => {
             work.pause = FIRST_PAUSE;
             work.told.clear();
+            let copy = spare.copy;
             work.spare = Some(spare);
             reached("spare-stands");
             *followed = Followed::default();
+            let place = copy.place();
             drop(work);
             if settings::lines_wanted() {
                 log::complain(format_args!("a spare copy of the driver stands"));
             }
-            tell(|token| spare::stands(token, true, 0), grant.token);
+            stands(grant.token, place);
         }
         Err(making::NotMade::Stopped) => {
             drop(work);

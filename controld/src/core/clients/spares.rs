@@ -18,8 +18,20 @@ use crate::core::identity::Identity;
 use crate::core::ids::{ConnectionId, Pid, ServerEpoch, Uid};
 use crate::core::saved::{SavedSpare, read, written};
 use core::time::Duration;
+use remps_proto::shim::SpareTakes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// How far a spare copy is, as its program says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Standing {
+    /// Whether the program could go on with it.
+    pub is_ready: bool,
+    /// How many things of the program's it lacks.
+    pub behind: u64,
+    /// What it takes of the process.
+    pub takes: SpareTakes,
+}
 
 /// A place for a spare copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,12 +41,10 @@ pub(in crate::core) struct Grant {
     pub(in crate::core) uid: Uid,
     pub(in crate::core) identity: Arc<Identity>,
     pub(in crate::core) since: Duration,
-    /// Whether the program could go on with it, as it says.
-    pub(in crate::core) is_ready: bool,
-    /// Whether it ever was.
+    /// How far it is, as the program says.
+    pub(in crate::core) standing: Standing,
+    /// Whether the program could ever go on with it.
     pub(in crate::core) was_ready: bool,
-    /// How many things the spare copy lacks, as the program says.
-    pub(in crate::core) behind: u64,
     /// How many of its connections the server has accepted.
     pub(in crate::core) connections: usize,
 }
@@ -143,10 +153,12 @@ impl Spares {
             token: grant.token,
             server: grant.server.0,
             uid: grant.uid,
-            ready: grant.is_ready,
-            behind: grant.behind,
+            ready: grant.standing.is_ready,
+            behind: grant.standing.behind,
             connections: u32::try_from(grant.connections).unwrap_or(u32::MAX),
             lived: false,
+            threads: grant.standing.takes.threads,
+            host_bytes: grant.standing.takes.host_bytes,
         });
         let lived = self.lived.iter().map(|(process, token)| SavedSpare {
             process: written(*process),
@@ -170,9 +182,12 @@ impl Spares {
                     uid: old.uid,
                     identity: identity_of(process),
                     since: now,
-                    is_ready: old.ready,
+                    standing: Standing {
+                        is_ready: old.ready,
+                        behind: old.behind,
+                        takes: SpareTakes { threads: old.threads, host_bytes: old.host_bytes },
+                    },
                     was_ready: old.ready,
-                    behind: old.behind,
                     connections: usize::try_from(old.connections).unwrap_or(UNCOUNTED),
                 };
                 self.grants.insert(process, grant);

@@ -35,7 +35,7 @@ impl ClientPhase {
 }
 
 /// A spare copy of the driver in a client.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct SpareFacts {
     /// The server that it stands on.
     pub server: Option<Pid>,
@@ -47,6 +47,10 @@ pub(crate) struct SpareFacts {
     pub connections: usize,
     /// How many things that the program has it lacks, as the program says.
     pub behind: u64,
+    /// Threads that it has in the process, as the program has counted; 0 where it has not.
+    pub threads: u32,
+    /// Bytes of the host's memory that it takes, as the program has counted; 0 where it has not.
+    pub host_bytes: u64,
 }
 
 impl SpareFacts {

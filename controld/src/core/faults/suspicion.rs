@@ -51,7 +51,7 @@ impl Core {
     /// Whether it matters how soon a server is known to be lost: its clients go on as soon as it has ended.
     fn gains_by_early_end(&self, epoch: ServerEpoch) -> bool {
         let spares = self.clients.spares();
-        let is_ready = |process: ProcessKey| spares.grant_of(process).is_some_and(|grant| grant.is_ready);
+        let is_ready = |process: ProcessKey| spares.grant_of(process).is_some_and(|grant| grant.standing.is_ready);
         match self.turn.policy.end_tainted {
             EndTainted::Never => false,
             EndTainted::WhenSpared => self.clients.on(epoch).any(|(pid, process)| is_ready(process.key(pid))),

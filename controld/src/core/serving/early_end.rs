@@ -59,7 +59,8 @@ impl Core {
 
     /// Whether a process has a spare copy to go on with: it says so, and a sound server has accepted it.
     pub(super) fn has_ready_spare(&self, process: ProcessKey) -> bool {
-        let grant = self.clients.spares().grant_of(process).filter(|grant| grant.is_ready && grant.connections > 0);
+        let grant =
+            self.clients.spares().grant_of(process).filter(|grant| grant.standing.is_ready && grant.connections > 0);
         let host = grant.and_then(|grant| self.servers.get(grant.server));
         host.is_some_and(|host| host.hosts_spares() && !host.is_suspected())
     }

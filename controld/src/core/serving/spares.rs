@@ -14,7 +14,7 @@
 mod connections;
 
 use crate::core::clients::client::Process;
-use crate::core::clients::spares::{Grant, Wish};
+use crate::core::clients::spares::{Grant, Standing, Wish};
 use crate::core::events::{JournalEvent, SpareEnd};
 use crate::core::evidence::ProcessKey;
 use crate::core::ids::{DomainId, Pid, ServerEpoch};
@@ -49,13 +49,13 @@ impl Core {
     }
 
     /// A program says how far its spare copy is.
-    pub(in crate::core) fn spare_stands(&mut self, process: ProcessKey, token: u64, is_ready: bool, behind: u64) {
+    pub(in crate::core) fn spare_stands(&mut self, process: ProcessKey, token: u64, standing: Standing) {
         let now = self.turn.now;
         let Some(grant) = self.clients.spares_mut().grant_mut(process, token) else {
             return;
         };
-        (grant.is_ready, grant.behind) = (is_ready, behind);
-        if is_ready && !core::mem::replace(&mut grant.was_ready, true) {
+        grant.standing = standing;
+        if standing.is_ready && !core::mem::replace(&mut grant.was_ready, true) {
             let (uid, epoch, after) = (grant.uid, grant.server, now.saturating_sub(grant.since));
             let (server, domain) = self.server_and_domain(epoch);
             self.turn.record(JournalEvent::SpareReady { process, uid, domain, server, after });
@@ -127,7 +127,7 @@ impl Core {
         self.look_at(process.pid);
         let (server, domain) = self.server_and_domain(grant.server);
         let from = former.and_then(|former| self.servers.get(former)).and_then(|former| former.pid);
-        let (uid, was_ready) = (grant.uid, grant.is_ready);
+        let (uid, was_ready) = (grant.uid, grant.standing.is_ready);
         self.turn.log(format!("Client {} goes on with its spare copy on server {server}", process.pid));
         self.turn.record(JournalEvent::SpareLives { process, uid, domain, from, to: server, ready: was_ready });
         self.turn.save();
@@ -237,9 +237,8 @@ impl Core {
                 uid,
                 identity,
                 since,
-                is_ready: false,
+                standing: Standing::default(),
                 was_ready: false,
-                behind: 0,
                 connections: 0,
             };
             self.clients.spares_mut().grant(process, grant);

@@ -57,7 +57,7 @@ impl Story {
 
     fn stands(&mut self, peer: Peer, is_ready: bool) -> Vec<Effect> {
         let (process, token) = (key(peer.pid, 0), token(peer));
-        self.scene.feed(Input::SpareStands { process, token, is_ready, behind: 0 })
+        self.scene.feed(Input::SpareStands { process, token, standing: standing(is_ready, 0) })
     }
 
     fn is_killed(&self, effects: &[Effect]) -> bool {
@@ -89,7 +89,7 @@ fn has_spare(scene: &mut Scene, peer: Peer) -> ServerEpoch {
         scene.feed(Input::SpareArrived { connection, peer, identity, token, entrance: None });
         scene.finish(connection);
     }
-    scene.feed(Input::SpareStands { process, token, is_ready: true, behind: 0 });
+    scene.feed(Input::SpareStands { process, token, standing: standing(true, 0) });
     server
 }
 

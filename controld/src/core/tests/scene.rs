@@ -220,3 +220,8 @@ impl Core {
         living.chain(dead).chain(incident.map(|(pid, _)| *pid)).collect()
     }
 }
+
+/// How far a program says that its spare copy is.
+pub(super) fn standing(is_ready: bool, behind: u64) -> Standing {
+    Standing { is_ready, behind, ..Standing::default() }
+}

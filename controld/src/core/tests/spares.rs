@@ -11,6 +11,7 @@ use crate::core::picture::DaemonFacts;
 use crate::core::servers::Clientele as _;
 use crate::core::servers::standby::LINGER;
 use remps_proto::mps::server::{Reply, Request};
+use remps_proto::shim::SpareTakes;
 use std::sync::Arc;
 use world::{identity, key};
 
@@ -53,7 +54,7 @@ impl Scene {
             self.finish(connection);
         }
         let process = key(peer.pid, 0);
-        self.feed(Input::SpareStands { process, token, is_ready: true, behind: 0 });
+        self.feed(Input::SpareStands { process, token, standing: standing(true, 0) });
     }
 
     fn server_of(&self, peer: Peer) -> Option<ServerEpoch> {
@@ -250,11 +251,17 @@ fn more_is_never_known_of_a_spare_copy_than_of_its_process() {
     let spare = scene.spare_of_picture(VICTIM).expect("it has a place");
     assert_eq!((spare.word(), spare.behind), ("making", 0));
     let process = key(VICTIM.pid, 0);
-    scene.feed(Input::SpareStands { process, token: TOKEN + 1, is_ready: true, behind: 0 });
+    scene.feed(Input::SpareStands { process, token: TOKEN + 1, standing: standing(true, 0) });
     assert_eq!(scene.spare_of_picture(VICTIM), Some(spare), "another token tells nothing");
-    let stands = Input::SpareStands { process, token: TOKEN, is_ready: false, behind: 7 };
+    let takes = SpareTakes { threads: 4, host_bytes: 45 << 20 };
+    let stands = Input::SpareStands { process, token: TOKEN, standing: Standing { takes, ..standing(false, 7) } };
     scene.feed(stands);
-    assert_eq!(scene.spare_of_picture(VICTIM).map(|spare| (spare.ready, spare.behind)), Some((false, 7)));
+    let saved = scene.core.saved();
+    let (successor, _) = Core::restored(scene.now, Policy::default(), &saved, &saved.servers);
+    for core in [scene.core, successor] {
+        let spare = core.clients.spares().grant_of(process).expect("it has its place").standing;
+        assert_eq!((spare.is_ready, spare.behind, spare.takes), (false, 7, takes));
+    }
 }
 
 #[test]

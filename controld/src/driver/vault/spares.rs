@@ -10,7 +10,7 @@
 use super::keeper::Keeper;
 use super::names::MOST_WAIT;
 use super::new_number;
-use crate::core::{Input, ProcessKey, SparePlace};
+use crate::core::{Input, ProcessKey, SparePlace, Standing};
 use crate::door::ReplyTo;
 use crate::door::client::Client;
 use crate::door::line::{Line, Said};
@@ -117,13 +117,13 @@ impl Keeper {
         &mut self,
         turn: &mut Turn<'_>,
         of: (ProcessKey, u64),
-        (is_ready, behind): (bool, u64),
+        standing: Standing,
         line: &Weak<Line>,
         reply: ReplyTo,
     ) {
         let (process, token) = of;
         self.spares.listens(process, line);
-        self.tells_of_spare(turn, of, Input::SpareStands { process, token, is_ready, behind }, reply);
+        self.tells_of_spare(turn, of, Input::SpareStands { process, token, standing }, reply);
     }
 
     /// A program goes on with its spare copy. It may say so again, or when that is known already.

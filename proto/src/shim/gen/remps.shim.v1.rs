@@ -295,6 +295,12 @@ pub struct SpareStands {
     /// How many things that the program has are not, or not as they are now, in the spare copy.
     #[prost(uint64, tag = "3")]
     pub behind: u64,
+    /// Threads that the copy has in the process; 0 where nobody has counted.
+    #[prost(uint32, tag = "4")]
+    pub threads: u32,
+    /// Bytes of the host's memory that it takes; 0 where nobody has counted.
+    #[prost(uint64, tag = "5")]
+    pub host_bytes: u64,
 }
 /// The program goes on with the spare copy, whose server is its server from now on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -82,7 +82,7 @@ fn a_liar_ends_no_server_of_others() {
     // He can't speak for another's spare copy either.
     let mut story = Story::new(EndTainted::WhenSpared, &[CULPRIT]);
     let (process, token) = (key(CULPRIT.pid, 0), token(VICTIM));
-    story.scene.feed(Input::SpareStands { process, token, is_ready: true, behind: 0 });
+    story.scene.feed(Input::SpareStands { process, token, standing: standing(true, 0) });
     let effects = story.fails(CULPRIT, TRAP);
     assert!(!story.is_killed(&effects));
 }

@@ -169,7 +169,7 @@ impl Model {
                 let Some((token, server, _)) = self.spare_of(PIDS[client]) else { return };
                 self.clients.insert(PIDS[client], Some((token, server, is_ready)));
                 let process = key(PIDS[client], 0);
-                self.feed(Input::SpareStands { process, token, is_ready, behind: 0 });
+                self.feed(Input::SpareStands { process, token, standing: standing(is_ready, 0) });
             }
             Event::GivesUp { client } => {
                 let Some((token, ..)) = self.spare_of(PIDS[client]) else { return };

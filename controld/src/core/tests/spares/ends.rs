@@ -8,7 +8,7 @@ fn a_grant_and_its_mark_live_through_a_change_of_daemons() {
     let standby = scene.has_place(VICTIM, TOKEN);
     let (connection, _) = scene.spare_comes(VICTIM, TOKEN);
     scene.finish(connection);
-    scene.feed(Input::SpareStands { process: key(VICTIM.pid, 0), token: TOKEN, is_ready: true, behind: 0 });
+    scene.feed(Input::SpareStands { process: key(VICTIM.pid, 0), token: TOKEN, standing: standing(true, 0) });
     let saved = scene.core.saved();
     let alive = saved.servers.clone();
     for is_home_alive in [true, false] {
