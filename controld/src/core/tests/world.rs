@@ -164,8 +164,8 @@ pub(super) struct World {
     unannounced: BTreeMap<u64, Duration>,
     /// Whoever was a client of each server at any time, on its way or there.
     ever: BTreeMap<ServerEpoch, BTreeSet<u32>>,
-    /// Who of them has died while it was that.
-    died_on: BTreeSet<(ServerEpoch, u32)>,
+    /// Who was said to have died as a client of a server, by that one's pid.
+    died_on: BTreeSet<(u32, u32)>,
     /// Who has caused a fault.
     guilty: BTreeSet<ProcessKey>,
     /// How many processes have had this pid and are dead.

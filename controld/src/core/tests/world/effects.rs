@@ -186,6 +186,9 @@ impl World {
         if let JournalEvent::CulpritGone { process, complete: true, .. } = event {
             assert!(self.spaces.values().all(|owner| *owner != process), "nothing is left of who is said to be gone");
         }
+        if let JournalEvent::ClientEnded { process, server, .. } = event {
+            self.died_on.insert((server, process.pid));
+        }
         let (JournalEvent::Verdict { verdict, .. } | JournalEvent::VerdictCorrected { verdict, .. }) = event else {
             return;
         };
@@ -213,7 +216,7 @@ impl World {
             let is_at_home = |pid: &u32| self.homes.get(pid) == Some(&verdict.epoch) && self.accepted.contains_key(pid);
             let is_here = |pid: &u32| is_at_home(pid) && !is_on_its_way(pid);
             // A pid may be that of one who has died there, which a verdict may call a victim, and of who has it now.
-            let has_died = |pid: &u32| self.died_on.contains(&(verdict.epoch, *pid));
+            let has_died = |pid: &u32| self.died_on.contains(&(verdict.server, *pid));
             let is_client = |pid: &u32| server.clients.contains(pid) && is_here(pid) && !has_died(pid);
             let is_unharmed = |pid: &&u32| is_client(pid) && self.is_left_alone(verdict.epoch, **pid);
             let unharmed = verdict.victims.iter().find(is_unharmed);

@@ -6,7 +6,7 @@ impl World {
     /// A process is gone, with all that it had open.
     pub(super) fn end(&mut self, pid: u32, end: End) {
         self.living.remove(&pid);
-        self.died_on.extend(self.homes.remove(&pid).map(|home| (home, pid)));
+        self.homes.remove(&pid);
         self.came_to.remove(&pid);
         // The kernel closes what it had open.
         let waiting: Vec<_> = self.waiting.iter().filter(|(_, peer)| peer.pid == pid).map(|(key, _)| *key).collect();
