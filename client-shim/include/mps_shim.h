@@ -66,7 +66,8 @@ struct mps_shim_recovery {
                                * more; 0 before that. More than total_us where it was done beside the program */
 };
 
-/* Writes what is known, `size` bytes of it at most, and returns the number of recoveries. */
+/* Writes what is known, `size` bytes of it at most, and returns the number of recoveries. Whoever has room for `part` waits
+ * for the daemon's word of it, for a second at most, where that had not come when the program went on. */
 uint64_t mps_shim_last_recovery(struct mps_shim_recovery *recovery, size_t size);
 
 /* Reads what modules have in their variables, if all work is done: until the next piece of work these outlive a fault.

@@ -221,9 +221,12 @@ impl Link {
 
     /// Tells the daemon that is there now, before all else, and waits for nothing.
     pub(super) fn tell(&self, ask: Ask, needs: Capabilities, limit: Duration) {
-        let (slot, until) = (Arc::default(), Instant::now() + limit);
-        locked(&self.jobs).push_back(Job { wish: Wish::Ask(ask, Some(needs)), limit, until, slot });
-        self.wake();
+        let _unheard = self.begin(ask, needs, limit);
+    }
+
+    /// Asks like [`ask_now`](Self::ask_now), and has the answer waited for later.
+    pub(super) fn begin(&self, ask: Ask, needs: Capabilities, limit: Duration) -> Asked {
+        self.wanted(Wish::Ask(ask, Some(needs)), limit)
     }
 
     /// Gives the daemon that is there now what it wants to follow this process by.
@@ -232,20 +235,36 @@ impl Link {
     }
 
     fn wish(&self, wish: Wish, limit: Duration) -> Option<Vec<Told>> {
-        let slot = Arc::new(Slot::default());
-        let until = Instant::now() + limit;
+        self.wanted(wish, limit).within(limit).flatten()
+    }
+
+    fn wanted(&self, wish: Wish, limit: Duration) -> Asked {
+        let (slot, until) = (Arc::<Slot>::default(), Instant::now() + limit);
         locked(&self.jobs).push_back(Job { wish, limit, until, slot: Arc::clone(&slot) });
         self.wake();
-        let mut answers = locked(&slot.answers);
-        loop {
-            if let Some(answers) = answers.take() {
-                return Some(answers).filter(|answers| !answers.is_empty());
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
-            answers = slot.filled.wait_timeout(answers, left).unwrap_or_else(PoisonError::into_inner).0;
+        Asked { slot, until }
+    }
+}
+
+/// A question that is on its way.
+#[derive(Debug)]
+pub(super) struct Asked {
+    slot: Arc<Slot>,
+    until: Instant,
+}
+
+impl Asked {
+    /// Waits so long at most, and never longer than an answer may take. Outside `None` if there may still be one, inside if
+    /// there is none: no daemon was there in time, or none that answered.
+    pub(super) fn within(&self, limit: Duration) -> Option<Option<Vec<Told>>> {
+        let now = Instant::now();
+        let until = self.until.min(now + limit);
+        let left = until.saturating_duration_since(now);
+        let waited = self.slot.filled.wait_timeout_while(locked(&self.slot.answers), left, |answers| answers.is_none());
+        let answers = waited.unwrap_or_else(PoisonError::into_inner).0.take();
+        match answers {
+            Some(answers) => Some(Some(answers).filter(|answers| !answers.is_empty())),
+            None => (Instant::now() >= self.until).then_some(None),
         }
     }
 }

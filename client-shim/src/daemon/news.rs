@@ -14,7 +14,7 @@ use remps_proto::shim::{Answer, Ask, Capabilities, Part, ServerState};
 
 use super::{
     connection::{Connection, Lost, PATIENCE},
-    link::{linked, started},
+    link::{Asked, linked, started},
 };
 pub(crate) use word::SpareServer;
 use word::Word;
@@ -118,15 +118,41 @@ pub(super) fn inquire(connection: &mut Connection) -> Result<(), Lost> {
     Ok(())
 }
 
-/// What the daemon says now that this process has to do with the fault of its server.
-pub(crate) fn part() -> Part {
+/// The daemon is asked what this process has to do with the fault of its server.
+#[derive(Debug)]
+pub(crate) struct PartAsked {
+    server: u64,
+    asked: Option<Asked>,
+    known: Option<Part>,
+}
+
+/// Begins to ask that.
+pub(crate) fn ask_part() -> PartAsked {
     let (server, _) = said();
     // Asked as one that has not heard of any end, it tells of that server.
     let ask = Ask::Watch { server, state: ServerState::HEALTHY, wait_ms: 0 };
-    let asked = started().filter(|_| server != 0).and_then(|link| link.ask_now(ask, Capabilities::NEWS, PATIENCE));
-    match asked.and_then(|mut told| told.pop()) {
-        Some((Answer::Epoch { server: of, part, .. }, _)) if of == server => part,
-        _ => Part::UNKNOWN,
+    let asked = started().filter(|_| server != 0).map(|link| link.begin(ask, Capabilities::NEWS, PATIENCE));
+    PartAsked { server, known: asked.is_none().then_some(Part::UNKNOWN), asked }
+}
+
+impl PartAsked {
+    /// What it says, waited for so long at most; `None` if it may still say something.
+    pub(crate) fn within(&mut self, limit: Duration) -> Option<Part> {
+        if let Some(asked) = &self.asked
+            && let Some(answers) = asked.within(limit)
+        {
+            self.known = Some(match answers.and_then(|mut told| told.pop()) {
+                Some((Answer::Epoch { server: of, part, .. }, _)) if of == self.server => part,
+                _ => Part::UNKNOWN,
+            });
+            self.asked = None;
+        }
+        self.known
+    }
+
+    /// What it says, waited for as long as an answer may take.
+    pub(crate) fn answer(&mut self) -> Part {
+        self.within(PATIENCE).unwrap_or(Part::UNKNOWN)
     }
 }
 

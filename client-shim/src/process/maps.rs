@@ -57,6 +57,14 @@ pub(crate) fn read() -> io::Result<Vec<Range>> {
     Ok(fs::read_to_string("/proc/self/maps")?.lines().filter_map(Range::parse).collect())
 }
 
+/// What of an extent, from its first address to the one behind its last, is mapped by these ranges, which are in order as the
+/// system shows them.
+pub(crate) fn within(ranges: &[Range], (start, end): (u64, u64)) -> impl Iterator<Item = (u64, u64)> {
+    let first = ranges.partition_point(|range| range.end <= start);
+    let there = ranges[first..].iter().take_while(move |range| range.start < end);
+    there.map(move |range| (range.start.max(start), range.end.min(end)))
+}
+
 /// Bytes of these ranges, each by its first address and the one behind its last, that are in memory or were written out, as
 /// `/proc/self/pagemap` says.
 ///
@@ -97,7 +105,7 @@ pub(crate) fn functions_of(addresses: impl Iterator<Item = usize>) -> Option<BTr
 mod tests {
     #![expect(unsafe_code, reason = "maps memory of its own")]
 
-    use super::{PAGE, Range, resident};
+    use super::{PAGE, Range, resident, within};
 
     #[test]
     fn lines_are_read() {
@@ -109,6 +117,19 @@ mod tests {
         assert_eq!((anonymous.path(), anonymous.access.as_str()), ("", "---p"));
         assert_eq!((range.protection(), anonymous.protection()), (libc::PROT_READ | libc::PROT_WRITE, libc::PROT_NONE));
         assert!(!super::read().unwrap().is_empty());
+    }
+
+    #[test]
+    fn of_an_extent_what_is_mapped_is_found() {
+        let range = |start, end| Range { start, end, access: String::new(), rest: String::new() };
+        let ranges = [range(10, 20), range(20, 30), range(40, 50), range(60, 70)];
+        let found = |start, end| within(&ranges, (start, end)).collect::<Vec<_>>();
+        assert_eq!(found(15, 45), [(15, 20), (20, 30), (40, 45)]);
+        assert_eq!(found(30, 40), []);
+        assert_eq!(found(0, 10), []);
+        assert_eq!(found(20, 21), [(20, 21)]);
+        assert_eq!(found(0, 100), [(10, 20), (20, 30), (40, 50), (60, 70)]);
+        assert_eq!(found(70, 90), []);
     }
 
     #[test]

@@ -3,14 +3,12 @@
 #![expect(unsafe_code, reason = "a C function that is exported and writes where its caller says")]
 
 mod clock;
+mod last;
 
 pub(super) use clock::{Clock, Lap, microseconds};
+pub(super) use last::{cut_off, get, refused, set};
 
-use std::{
-    ptr,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{mem::offset_of, ptr};
 
 use remps_proto::shim;
 
@@ -206,28 +204,6 @@ impl Recovery {
     }
 }
 
-static LAST: Mutex<Recovery> = Mutex::new(Recovery::none());
-
-/// The last one.
-pub(super) fn get() -> Recovery {
-    *LAST.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// There is another one.
-pub(super) fn set(recovery: Recovery) {
-    *LAST.lock().unwrap_or_else(PoisonError::into_inner) = recovery;
-}
-
-/// The dead copy is cut off, which took so long and was done that long after the recovery of this number had begun.
-pub(super) fn cut_off(number: u64, cut: &Cut, took: Duration, after: Duration) {
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    if last.count == number {
-        last.cut(cut);
-        last.steps[Step::Amputate as usize] = microseconds(took);
-        last.cut_off = microseconds(after).max(1);
-    }
-}
-
 /// Writes what is known of the last recovery, `size` bytes of it at most, and returns how many recoveries there were.
 ///
 /// # Safety
@@ -236,7 +212,9 @@ pub(super) fn cut_off(number: u64, cut: &Cut, took: Duration, after: Duration) {
 #[cfg_attr(test, expect(dead_code, reason = "called from outside"))]
 unsafe extern "C" fn mps_shim_last_recovery(recovery: *mut Recovery, size: usize) -> u64 {
     // In a forked child another thread may have held the lock.
-    let last = if crate::kept::is_on() { unpanicked(get) } else { None }.unwrap_or(Recovery::none());
+    let has_part = !recovery.is_null() && size > offset_of!(Recovery, part);
+    let read = if has_part { last::whole } else { get };
+    let last = if crate::kept::is_on() { unpanicked(read) } else { None }.unwrap_or(Recovery::none());
     if !recovery.is_null() {
         let length = size.min(size_of::<Recovery>());
         // SAFETY: by the contract there is room for as much.

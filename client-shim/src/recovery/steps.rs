@@ -80,8 +80,9 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     // As soon as another copy has a server the daemon speaks of that one.
     let (server, _) = news::said();
     obstacles(Memory::survey().1)?;
-    recovery.part = news::part().0;
-    if settings::is_sparing_culprits() && announced::is_own_fault(error.0, recovery.part) {
+    // The answer is on its way meanwhile: a daemon that has much to do, or is stopped, keeps nobody from going on.
+    let mut part = news::ask_part();
+    if settings::is_sparing_culprits() && announced::is_own_fault(error.0, part.answer().0) {
         return Err(Refusal::OwnFault);
     }
     let closed = gate::close();
@@ -199,7 +200,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     gate::changed();
     news::forget(recovery.count, server, spare);
     clock.stopped(&mut recovery);
-    report::set(recovery);
+    report::set(recovery, part);
     reached("generation-known");
     drop((closed, none_is_given_back));
     reached("gate-open");

@@ -7,6 +7,7 @@ mod burial_hold;
 mod checker;
 mod contexts;
 mod cost;
+mod daemon_stands_still;
 mod defaults;
 mod early_end;
 mod events;

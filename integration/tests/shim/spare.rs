@@ -48,7 +48,7 @@ pub(super) fn probe(sim: &Sim, other: &Sim, arguments: &[&str]) -> Command {
 }
 
 /// Waits until a copy stands. One that was made while the program reserved addresses is given up for another one.
-fn has_a_spare(sim: &Sim, program: &Process) {
+pub(super) fn has_a_spare(sim: &Sim, program: &Process) {
     wait(sim, "a spare copy", || {
         let said = program.errors();
         said.rfind(STANDS) > said.rfind("no spare copy of the driver")

@@ -24,19 +24,14 @@ impl Owner {
         let of_heap = heap::pieces(self.0).into_iter().map(|(start, size)| (start, start + size));
         let own: Vec<(u64, u64)> =
             of_heap.chain(All::lock().of(self.0)).map(|(start, end)| (number(start), number(end))).collect();
-        let all = maps::read()?;
-        let path = all.iter().find(|range| range.meets(number(copy), 1)).map(maps::Range::path);
-        let is_of_file = |range: &maps::Range| path.is_some_and(|path| !path.is_empty() && range.path() == path);
+        let mut all = maps::read()?;
+        let path = all.iter().find(|range| range.meets(number(copy), 1)).map(|range| range.path().to_owned());
         // What cannot be read is reserved only, and may be as large as all addresses.
-        let there = all.iter().filter(|range| range.access.contains('r') && !range.path().starts_with(DEVICES));
-        let parts = there.flat_map(|range| {
-            let whole = is_of_file(range).then_some((range.start, range.end));
-            let is_whole = whole.is_some();
-            let own =
-                own.iter().filter(move |_| !is_whole).filter(|(start, end)| range.start < *end && *start < range.end);
-            whole.into_iter().chain(own.map(|(start, end)| ((*start).max(range.start), (*end).min(range.end))))
-        });
-        let host_bytes = maps::resident(parts)?;
+        all.retain(|range| range.access.contains('r') && !range.path().starts_with(DEVICES));
+        let is_of_file =
+            |range: &&maps::Range| path.as_ref().is_some_and(|path| !path.is_empty() && range.path() == path);
+        let of_file = all.iter().filter(is_of_file).map(|range| (range.start, range.end));
+        let host_bytes = maps::resident(of_file.chain(own.into_iter().flat_map(|own| maps::within(&all, own))))?;
         Ok(SpareTakes { threads: u32::try_from(threads).unwrap_or(u32::MAX), host_bytes })
     }
 }

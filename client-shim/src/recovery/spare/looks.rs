@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     super::{memory::Memory, objects::Objects},
-    FIRST_PAUSE, gone, is_stopped, stands, work,
+    FIRST_PAUSE, is_stopped, told, work,
 };
 use crate::{
     cuda::{library, second::Chosen},
@@ -19,8 +19,8 @@ use crate::{
 /// Between two times that calls are made for it while nothing of the program's is seen to be done: longer than the GPU
 /// stands still behind an illegal access, 110 to 150 ms (measured with 580.159.04 on an H200).
 const UNSEEN: Duration = Duration::from_millis(200);
-/// Between two times that the daemon is told what the copy takes, which grows with what the program makes.
-const BETWEEN_TOLD: Duration = Duration::from_secs(60);
+/// Between two times that is counted what the copy takes, which grows with what the program makes.
+const BETWEEN_COUNTS: Duration = Duration::from_secs(60);
 /// How long a look waits to see it.
 const TO_SEE: Duration = Duration::from_millis(3);
 const HAS_ALL: &str = "the spare copy has all that the program has";
@@ -108,8 +108,8 @@ pub(super) struct Followed {
     level: Level,
     pulse: Pulse,
     pace: Pace,
-    /// When the daemon was told what the copy takes since it has all for the first time.
-    told: Option<Instant>,
+    /// When was counted last what the copy takes.
+    counted: Option<Instant>,
 }
 
 /// What a copy lacks.
@@ -231,12 +231,12 @@ pub(super) fn follow(followed: &mut Followed) {
                     Level::AllAtRest => log::complain(format_args!("{HAS_ALL}, which is at rest")),
                 }
             }
-            let is_due = followed.told.is_none_or(|told| told.elapsed() >= BETWEEN_TOLD);
-            if is_new && is_due && matches!(level, Level::All | Level::AllAtRest) {
-                followed.told = Some(Instant::now());
-                let place = spare.copy.place();
+            let is_due = followed.counted.is_none_or(|counted| counted.elapsed() >= BETWEEN_COUNTS);
+            if is_new && is_due && matches!(level, Level::ButWhatChanges | Level::All | Level::AllAtRest) {
+                followed.counted = Some(Instant::now());
+                let place = spare.place();
                 drop(work);
-                stands(grant.token, place);
+                told::takes(grant.token, place);
             }
         }
         Err(why) => {
@@ -248,7 +248,7 @@ pub(super) fn follow(followed: &mut Followed) {
             }
             work.failed(&why);
             drop(work);
-            gone(grant.token);
+            told::gone(grant.token);
         }
     }
 }

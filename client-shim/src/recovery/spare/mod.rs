@@ -16,6 +16,7 @@
 //! | [`settled`] | what was set on that, and graphs |
 //! | [`contents`] | what variables contain |
 //! | [`switch`] | the program goes on with it |
+//! | [`told`] | what the daemon is told of it, and the report |
 //!
 //! The program never waits for the spare: its thread looks every [`EVERY`] at what is kept, and at once when it is woken.
 //! Settings, graphs and what variables contain follow when they have been the same at two looks. So with a copy that is
@@ -40,6 +41,7 @@ mod looks;
 mod making;
 mod settled;
 mod switch;
+mod told;
 
 use std::{
     sync::{
@@ -50,14 +52,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use remps_proto::shim::SpareTakes;
-
 use super::{is_armed, refusal::Refusal, steps};
 use crate::{
-    cuda::{
-        belongings, library,
-        resources::{self, Owner},
-    },
+    cuda::{belongings, library, resources},
     daemon::{
         news::SpareServer,
         spare::{self, Grant},
@@ -67,6 +64,7 @@ use crate::{
 };
 use looks::{Followed, follow};
 use making::Spare;
+pub(crate) use told::report;
 
 /// Between two looks at what is kept.
 const EVERY: Duration = Duration::from_millis(20);
@@ -85,12 +83,6 @@ static WORK: Mutex<Work> =
 /// How many want the thread to leave the copy alone.
 static STOPPED: AtomicU64 = AtomicU64::new(0);
 static THREAD: OnceLock<Thread> = OnceLock::new();
-/// Of the grant whose copy lives and of which the daemon was not told yet, 0 for none.
-static LIVES: AtomicU64 = AtomicU64::new(0);
-/// The same of one that was of no use.
-static GONE: AtomicU64 = AtomicU64::new(0);
-/// What the last copy took when that was counted last.
-static TAKES: Mutex<Option<SpareTakes>> = Mutex::new(None);
 
 #[derive(Debug)]
 struct Work {
@@ -196,7 +188,7 @@ pub(crate) fn give_way() {
     held.work.pause = LONGEST_PAUSE;
     held.work.failed("memory is short");
     if let Some(spare) = held.work.spare.take() {
-        GONE.store(spare.grant.token, Ordering::Release);
+        told::goes(spare.grant.token);
         spare.discard();
     }
 }
@@ -235,42 +227,11 @@ fn stand_by() {
     let mut followed = Followed::default();
     loop {
         thread::park_timeout(EVERY);
-        let lives = LIVES.swap(0, Ordering::AcqRel);
-        if lives != 0 {
-            tell(spare::lives, lives);
-        }
-        let lost = GONE.swap(0, Ordering::AcqRel);
-        if lost != 0 {
-            gone(lost);
-        }
+        told::what_is_left();
         if is_armed() && !is_stopped() {
             turn(&mut followed);
         }
     }
-}
-
-/// Says something to the daemon, if the grant is one of it.
-fn tell(say: impl FnOnce(u64), token: u64) {
-    if !is_for_a_test() {
-        say(token);
-    }
-}
-
-/// Tells that a copy is ready, and what it takes, which is counted where nobody waits for it.
-fn stands(token: u64, place: Option<(Owner, usize)>) {
-    let takes = place.and_then(|(owner, copy)| owner.takes(copy).ok()).unwrap_or_default();
-    *TAKES.lock().unwrap_or_else(PoisonError::into_inner) = Some(takes);
-    tell(|token| spare::stands(token, takes), token);
-}
-
-/// What the last spare copy took when that was counted last, as a member of the report; `None` if there was none.
-pub(crate) fn report() -> Option<String> {
-    let SpareTakes { threads, host_bytes } = TAKES.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-    Some(format!(r#"{{"threads":{threads},"host_bytes":{host_bytes}}}"#))
-}
-
-fn gone(token: u64) {
-    tell(spare::gone, token);
 }
 
 /// Whether a test says where the copy stands, with a daemon that knows no spares.
@@ -309,25 +270,23 @@ fn make(followed: &mut Followed) {
         Ok(spare) => {
             work.pause = FIRST_PAUSE;
             work.told.clear();
-            let copy = spare.copy;
             work.spare = Some(spare);
             reached("spare-stands");
             *followed = Followed::default();
-            let place = copy.place();
             drop(work);
             if settings::lines_wanted() {
                 log::complain(format_args!("a spare copy of the driver stands"));
             }
-            stands(grant.token, place);
+            told::stands(grant.token);
         }
         Err(making::NotMade::Stopped) => {
             drop(work);
-            gone(grant.token);
+            told::gone(grant.token);
         }
         Err(why) => {
             work.failed(&why.to_string());
             drop(work);
-            gone(grant.token);
+            told::gone(grant.token);
         }
     }
 }

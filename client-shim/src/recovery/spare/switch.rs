@@ -3,8 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use std::sync::atomic::Ordering;
-
 use super::{
     super::{
         amputation::Mapped,
@@ -14,8 +12,9 @@ use super::{
         objects::Objects,
         report::{Clock, Lap, Recovery, Step, Switch, Way},
     },
-    GONE, Held, LIVES,
+    Held,
     making::Spare,
+    told,
 };
 use crate::{
     cuda::{belongings, library, names, result::CUresult, second, types::CUcontext},
@@ -46,7 +45,7 @@ impl Held {
         match switched {
             Ok(switched) => {
                 recovery.way = Way::Spare as u32;
-                LIVES.store(grant.token, Ordering::Release);
+                told::goes_on(grant.token);
                 (self.work.next, self.work.pause) = (None, super::FIRST_PAUSE);
                 self.work.left = Some(spare);
                 (Some(switched), self)
@@ -55,7 +54,7 @@ impl Held {
                 recovery.way = Way::SpareFailed as u32;
                 log::complain(format_args!("the spare copy of the driver is of no use: {call} answers {}", answer.0));
                 spare.discard();
-                GONE.store(grant.token, Ordering::Release);
+                told::goes(grant.token);
                 (None, self)
             }
         }

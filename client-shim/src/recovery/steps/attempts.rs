@@ -176,7 +176,7 @@ fn refuse(attempts: &mut Attempts, answer: CUresult, refusal: &Refusal) {
     last.refused += 1;
     last.error = answer.0;
     last.set_reason(&text);
-    report::set(last);
+    report::refused(last);
     if attempts.told != text {
         log::complain(format_args!("not recovered from CUDA error {}: {text}", answer.0));
         recovered::tell_before_the_end(Unrecovered {

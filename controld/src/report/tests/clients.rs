@@ -1,7 +1,7 @@
 //! What is told of one client: its state, its last recovery, its channels.
 
 use super::*;
-use crate::core::picture::{RecoveryFacts, RefusalFacts};
+use crate::core::picture::{RecoveryFacts, RefusalFacts, SpareFacts};
 use crate::core::{ClientRecovery, ClientRefusal};
 use remps_proto::shim::{Recovered, Unrecovered, Way};
 
@@ -38,6 +38,25 @@ fn what_the_last_recovery_of_a_client_took_is_shown_wide_and_as_json() {
     let state = client_state(&snapshot, OWNER, 42, Form::Table).unwrap().join("\n");
     let wanted = "not recovered:    cuLinkCreate: ?[2J (for now), from CUDA error 719, 5.0s ago";
     assert!(state.contains(wanted), "{state}");
+}
+
+#[test]
+fn what_a_spare_copy_takes_of_its_process_is_shown_of_the_client_and_as_json() {
+    let mut snapshot = snapshot();
+    let spare = SpareFacts { ready: true, connections: 2, threads: 4, host_bytes: 45 << 20, ..SpareFacts::default() };
+    let told = |spare: SpareFacts, snapshot: &mut Snapshot| {
+        snapshot.clients[0].spare = Some(spare);
+        let state = client_state(snapshot, OWNER, 42, Form::Table).unwrap().join("\n");
+        let json: Value = serde_json::from_str(&status(snapshot.clone(), OWNER, Form::Json).join("\n")).unwrap();
+        (state, json["clients"][0]["spare"].clone())
+    };
+    let (state, json) = told(spare.clone(), &mut snapshot);
+    assert!(state.contains("ready, 4 threads, 45 MiB of the host's memory"), "{state}");
+    assert_eq!((&json["threads"], &json["host_bytes"]), (&Value::from(4), &Value::from(45 << 20)));
+    // Nobody has counted it yet.
+    let (state, json) = told(SpareFacts { threads: 0, host_bytes: 0, ..spare }, &mut snapshot);
+    assert!(state.contains("ready") && !state.contains("threads"), "{state}");
+    assert_eq!(json["host_bytes"], 0);
 }
 
 #[test]
