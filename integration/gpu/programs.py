@@ -83,14 +83,14 @@ print(json.dumps({"kernels": kernels, "launches": names.get("cudaLaunchKernel", 
 class Suite:
     """What is there on this machine, found once."""
 
-    def __init__(self, ours, library, is_quick, seconds, wanted, tell):
+    def __init__(self, ours, library, is_quick, seconds, wanted, tell, times):
         self.ours, self.library, self.tell = ours, library, tell
         self.begun_at, self.seconds = time.monotonic(), seconds
         self.gpus = len(gpus.uuids())
         self.missing, self.is_quick = None, is_quick
         self.wanted = [name for name in ALL if not wanted or any(name.startswith(one) for one in wanted)]
         # With a time, as many as come in it.
-        times = 1 if is_quick and math.isinf(seconds) else TIMES
+        times = times or (1 if is_quick and math.isinf(seconds) else TIMES)
         # Those that may spoil the programs' server for the next ones come last.
         self.faults = REACHING * times + [fault for fault in FAULTS if fault not in REACHING for _ in range(times)]
         # A program's own spoil nobody's.
@@ -299,10 +299,10 @@ def profiler(suite, times):
     return {way: f"{count} of {count}, the same {len(expected['kernels'])} kernels" for way, count in counts.items()}
 
 
-def works(ours, library, quick, seconds, only, wanted, tell):
-    """The suite: 20 faults of each kind, idle and busy; with --quick one, or as many as come in the seconds there are, and none
+def works(ours, library, quick, seconds, only, wanted, tell, times=None):
+    """The suite: 20 faults of each kind, or so many, idle and busy; with --quick one, or as many as come in the seconds there are, and none
     of a program that was refused. `tell` takes a table that is not whole yet."""
-    suite = Suite(ours, library, quick, seconds, wanted, lambda figure, rows: tell(names[figure], rows))
+    suite = Suite(ours, library, quick, seconds, wanted, lambda figure, rows: tell(names[figure], rows), times)
     # A table of some programs, or of a machine with several GPUs, stands beside that of all on one.
     which = ([f"on {suite.gpus} GPUs"] if suite.gpus > 1 else []) + (wanted or [])
     some = f" ({', '.join(which)})" if which else ""

@@ -2,10 +2,10 @@
 
 `--pytorch DIR` is a source tree of PyTorch, or as much of it as has `test/test_cuda.py`; Debian's source package `pytorch`
 will do. Its release need not be that of the PyTorch which is installed: a test that fails without the library is counted
-and not compared.
+and not compared. They import `expecttest`, which may lie beside them.
 
-Every test runs twice without the library and once with it in each way, the ways beside each other. Each is a number of
-processes one after the other: where one dies or stands still, the test that it was in has that end, and the next process
+For each way of the library every test runs twice without it and once with it, at the same time. Each is `PARTS` rows of
+processes one after the other, each row with its share of the tests: where one dies or stands still, the test that it was in has that end, and the next process
 goes on behind it; so it does where one ends by itself before its last test, as PyTorch's do after an error of CUDA's. A test that a run did not come to within `--seconds` is not tried. Tests whose first two runs differ are
 not compared either, and since some measure what is free of the GPU, those that end otherwise with the library than without
 run once more, alone, without it and with it. What is otherwise then is a failure; what is not is told with both ends.
@@ -26,7 +26,11 @@ PROGRAMS = []
 FILES = ("test_cuda.py", "test_cuda_primary_ctx.py")
 # Seconds for one test, and for the list of them.
 TO_TEST, TO_LIST = 60, 120
-WAYS = {"memory": {"MPS_SHIM_KEEP": "memory", "MPS_SHIM_REPLAY": ""}, "in-place": {}}
+# Rows of processes into which the tests of a file are cut for each way, to be through in minutes.
+PARTS = 3
+# So much of what is said at last of a test that ends otherwise goes into the report.
+SAID = 800
+WAYS = {"in-place": {}, "memory": {"MPS_SHIM_KEEP": "memory", "MPS_SHIM_REPLAY": ""}}
 # As unittest says it with -v: the name at the beginning, the end after dots, perhaps on a later line.
 BEGUN = re.compile(r"^(test\w+) \(__main__\.(\w+)")
 ENDED = re.compile(r"(?:^|\.\.\. )(ok|FAIL|ERROR|skipped|expected failure|unexpected success)\b")
@@ -104,59 +108,78 @@ def whole(folder, file, names, surroundings, log, end):
     return {name: ends.get(name, NOT_TRIED) for name in names}, words
 
 
+def parts(names):
+    """The tests in `PARTS` shares of neighbours, none of them empty."""
+    share = -(-len(names) // PARTS)
+    return [names[at : at + share] for at in range(0, len(names), share)]
+
+
+def releases(folder):
+    """Of the PyTorch that is installed, and of the tests, where the tree says it."""
+    installed = subprocess.run([sys.executable, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
+    of_tests = folder / "version.txt"
+    return {"PyTorch": installed.stdout.strip(), "its tests": of_tests.read_text().strip() if of_tests.exists() else "of an unknown release"}
+
+
 def works(ours, library, quick, folder, seconds):
     """The suite: both files, with --quick only the smaller one."""
 
-    def tests():
+    def tests(way):
         if folder is None:
             return "Skipped(--pytorch does not say where PyTorch's sources are)"
-        if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode != 0:
-            return "Skipped(PyTorch cannot be imported)"
+        for module in ("torch", "expecttest"):
+            if subprocess.run([sys.executable, "-c", f"import {module}"], cwd=folder / "test", capture_output=True).returncode != 0:
+                return f"Skipped({module} cannot be imported)"
         end = time.monotonic() + seconds
         plain = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": "/nowhere", "OMP_NUM_THREADS": "4"}
         under = {**plain, **environment(library, "/nowhere")}
         under.pop("MPS_SHIM_REPORT")
-        surroundings = {"without": plain, "without, again": plain}
-        for way, more in WAYS.items():
-            surroundings[way] = {key: value for key, value in {**under, **more}.items() if value}
+        with_it = {key: value for key, value in {**under, **WAYS[way]}.items() if value}
+        surroundings = {"without": plain, "without, again": plain, "with": with_it}
         files = FILES[-1:] if quick else FILES
         names = {file: listed(folder / "test", file) for file in files}
-        jobs = [(file, way) for file in files for way in surroundings]
+        jobs = [(file, way, part) for file in files for way in surroundings for part in range(len(parts(names[file])))]
 
         def run(job):
-            file, way = job
-            log = ours.root / f"{file}-{way.replace(' ', '-')}"
-            return whole(folder / "test", file, names[file], surroundings[way], log, end)
+            file, way, part = job
+            log = ours.root / f"{file}-{way.replace(' ', '-')}-{part}"
+            return whole(folder / "test", file, parts(names[file])[part], surroundings[way], log, end)
 
+        seen = {(file, way): ({}, {}) for file in files for way in surroundings}
         with ThreadPoolExecutor(len(jobs)) as pool:
-            seen = dict(zip(jobs, pool.map(run, jobs)))
+            for (file, way, _), (ends, words) in zip(jobs, pool.map(run, jobs)):
+                seen[file, way][0].update(ends)
+                seen[file, way][1].update(words)
 
-        def alone(file, way, name):
-            """How a test ends without the library and with it, when no other one runs."""
-            runs = []
-            for now in ("without", way):
-                log = ours.root / f"{file}-alone"
-                runs.append(whole(folder / "test", file, [name], surroundings[now], log, end)[0][name])
-            return runs
+        def alone(file, name):
+            """How a test ends without the library and with it, when no other one runs, and what was said at last."""
+            log = ours.root / f"{file}-alone"
+            ends = [whole(folder / "test", file, [name], surroundings[now], log, end)[0][name] for now in ("without", "with")]
+            return *ends, log.read_text(errors="replace")[-SAID:]
 
-        result, odd, once = {}, [], []
+        result, odd, once = releases(folder), [], []
         for file in files:
-            (first, _), (second, _) = seen[file, "without"], seen[file, "without, again"]
+            (first, _), (second, _), (ends, words) = (seen[file, now] for now in surroundings)
             same = {name for name in names[file] if first[name] == second[name] != NOT_TRIED}
+            tried = [name for name in same if ends[name] != NOT_TRIED]
+            other = [name for name in tried if ends[name] != first[name]]
             result[f"{file}: tests"] = len(names[file])
             result[f"{file}: without the library"] = dict(Counter(first[name] for name in names[file]))
-            for way in WAYS:
-                ends, words = seen[file, way]
-                tried = [name for name in same if ends[name] != NOT_TRIED]
-                other = [name for name in tried if ends[name] != first[name]]
-                result[f"{file}: {way}"] = f"the same end {len(tried) - len(other)} of {len(tried)}, among them ok {sum(ends[n] == 'ok' == first[n] for n in tried)}"
-                for name in sorted(other):
-                    what = f"{file}, {way}, {name}: {ends[name]} in place of {first[name]} {words.get(name, '')}"
-                    plainly, kept = alone(file, way, name)
-                    (once if plainly == kept != NOT_TRIED else odd).append(f"{what}; alone {kept} in place of {plainly}")
+            result[f"{file}: with it"] = f"the same end {len(tried) - len(other)} of {len(tried)}, among them ok {sum(ends[n] == 'ok' == first[n] for n in tried)}"
+            for name in sorted(other):
+                what = f"{file}, {name}: {ends[name]} in place of {first[name]} {words.get(name, '')}"
+                plainly, kept, said = alone(file, name)
+                what += f"; alone {kept} in place of {plainly}"
+                once.append(what) if plainly == kept != NOT_TRIED else odd.append(f"{what}: {said}")
         result["otherwise beside others, and the same alone"] = once
         if odd:
             raise Failed(f"{len(odd)} tests end otherwise", {**result, "otherwise": odd})
         return result
 
-    return {"tests": tests}
+    def in_place():
+        return tests("in-place")
+
+    def memory():
+        return tests("memory")
+
+    return {"pytorch_in_place": in_place, "pytorch_memory": memory}
