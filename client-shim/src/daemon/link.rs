@@ -160,7 +160,7 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Link {
-    pub(super) fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         Some(Self {
             wake: EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).ok()?,
             jobs: Mutex::default(),
@@ -232,6 +232,13 @@ impl Link {
     /// Gives the daemon that is there now what it wants to follow this process by.
     pub(super) fn follow(&self, limit: Duration) {
         let _is_told_of = self.wish(Wish::Follow, limit);
+    }
+
+    /// Answers the oldest question, as a daemon would.
+    #[cfg(test)]
+    pub(crate) fn answers(&self, answer: remps_proto::shim::Answer) {
+        let job = locked(&self.jobs).pop_front().expect("something was asked");
+        job.answer(vec![(answer, None)]);
     }
 
     fn wish(&self, wish: Wish, limit: Duration) -> Option<Vec<Told>> {

@@ -136,6 +136,13 @@ pub(crate) fn ask_part() -> PartAsked {
 }
 
 impl PartAsked {
+    /// Asked of that server, over a link that is not the process's own.
+    #[cfg(test)]
+    pub(crate) fn over(link: &super::link::Link, server: u64) -> Self {
+        let ask = Ask::Watch { server, state: ServerState::HEALTHY, wait_ms: 0 };
+        Self { server, asked: Some(link.begin(ask, Capabilities::NEWS, PATIENCE)), known: None }
+    }
+
     /// What it says, waited for so long at most; `None` if it may still say something.
     pub(crate) fn within(&mut self, limit: Duration) -> Option<Part> {
         if let Some(asked) = &self.asked

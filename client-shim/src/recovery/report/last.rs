@@ -60,3 +60,50 @@ pub(in crate::recovery) fn cut_off(number: u64, cut: &Cut, took: Duration, after
         last.cut_off = microseconds(after).max(1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use remps_proto::shim::{Answer, Part, ServerState};
+
+    use super::{Recovery, get, refused, set, whole};
+    use crate::daemon::{link::Link, news::PartAsked};
+
+    const SERVER: u64 = 7;
+
+    fn said(server: u64) -> Answer {
+        Answer::Epoch { server, state: ServerState::TAINTED, part: Part::CULPRIT }
+    }
+
+    #[test]
+    fn the_part_in_a_fault_is_told_to_who_reads_also_where_the_daemon_says_it_late() {
+        let link = Link::new().unwrap();
+        let recovered = |count| Recovery { count, ..Recovery::none() };
+        // Said before the gate opened.
+        let asked = PartAsked::over(&link, SERVER);
+        link.answers(said(SERVER));
+        set(recovered(1), asked);
+        assert_eq!((get().part, whole().part), (Part::CULPRIT.0, Part::CULPRIT.0));
+        // Said later, to several who read at the same time, and to those who read then.
+        set(recovered(2), PartAsked::over(&link, SERVER));
+        assert_eq!(get().part, Part::UNKNOWN.0);
+        thread::scope(|scope| {
+            let readers = [(); 3].map(|()| scope.spawn(whole));
+            link.answers(said(SERVER));
+            for reader in readers {
+                assert_eq!(reader.join().unwrap().part, Part::CULPRIT.0);
+            }
+        });
+        assert_eq!(whole(), Recovery { part: Part::CULPRIT.0, ..recovered(2) });
+        // What is said of another server says nothing of this fault.
+        set(recovered(3), PartAsked::over(&link, SERVER));
+        link.answers(said(SERVER + 1));
+        assert_eq!(whole().part, Part::UNKNOWN.0);
+        // What was not said of one recovery is none of the next one's.
+        set(recovered(4), PartAsked::over(&link, SERVER));
+        refused(recovered(5));
+        link.answers(said(SERVER));
+        assert_eq!(whole().part, Part::UNKNOWN.0);
+    }
+}
