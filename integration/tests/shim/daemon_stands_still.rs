@@ -11,7 +11,7 @@ use integration::under_test::once;
 use nix::sys::signal::{Signal, kill};
 
 /// Until the culprit does wrong, in which the daemon is stopped.
-const BEFORE_THE_FAULT_MS: &str = "3000";
+const BEFORE_THE_FAULT_MS: &str = "5000";
 /// Less than the library waits for an answer of the daemon's, which are five seconds, and more than a machine with two cores
 /// and other tests on it takes.
 const SOON_US: u64 = 3_000_000;
