@@ -284,6 +284,7 @@ impl Core {
         if reply.is_ok() {
             self.servers.progress(&mut self.turn, server);
         }
+        self.faults.may_be_denied(server, id, &purpose, &reply);
         match purpose {
             Purpose::Shutdown => self.servers.shutdown_answered(&mut self.turn, server, reply),
             Purpose::Census => self.census_answered(server, reply),

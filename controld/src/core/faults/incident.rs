@@ -246,6 +246,9 @@ impl Core {
             }
         }
         self.spoil(epoch, &gpus);
+        if is_kernels_fault {
+            self.is_to_be_denied(epoch, &gpus);
+        }
         let is_late = |incident: &Incident| incident.verdict.is_some_and(|last| last.confidence == Confidence::Unknown);
         if points_at.is_some() && self.faults.incidents.get(&epoch).is_some_and(is_late) {
             self.judge_by_signs(epoch);

@@ -11,6 +11,7 @@
 //! | [`blame`] | who it was |
 //! | `announce` | whom it concerns, by name, and until when that is waited for |
 //! | [`sanctions`] | what becomes of culprits |
+//! | `unanswered` | what counts of the kernel's word when its server says nothing |
 //! | [`reach`], [`spared`], [`recovered`] | whom a fault has left alone, and what becomes of their server |
 //! | [`funeral`], [`held`] | what is done for a client that died in the middle of its work, and for how much of them |
 //! | [`burials`] | until when nothing of a spoilt server is buried |
@@ -37,6 +38,7 @@ mod statement;
 mod suspicion;
 pub(super) mod taint;
 pub(super) mod teardown;
+mod unanswered;
 
 use crate::core::Core;
 use crate::core::clients::fate::Part;
@@ -57,6 +59,7 @@ use sanctions::Ending;
 use spared::Aftermath;
 use std::collections::BTreeMap;
 use teardown::{AddressSpaces, Teardown};
+use unanswered::Unanswered;
 
 /// All that is known of faults, and of those who have caused or met them.
 #[derive(Debug)]
@@ -65,6 +68,8 @@ pub(super) struct Faults {
     next_incident: u64,
     /// Until when there were signs of a fault of a server of which nothing came.
     talked_of: BTreeMap<ServerEpoch, Duration>,
+    /// What the kernel has said of a server that has not answered since.
+    unanswered: BTreeMap<ServerEpoch, Unanswered>,
     /// The users of whose servers there was a verdict lately on what anybody can write and cause, and when.
     doubted: BTreeMap<Uid, Duration>,
     verdicts: Verdicts,
@@ -91,6 +96,7 @@ impl Default for Faults {
             incidents: BTreeMap::new(),
             next_incident: 1,
             talked_of: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
             doubted: BTreeMap::new(),
             verdicts: Verdicts::new(),
             next_verdict: 1,
@@ -138,6 +144,7 @@ impl Faults {
     /// A server has ended: nobody is left whom its fault, or remains there, could harm.
     pub(super) fn server_gone(&mut self, server: ServerEpoch) {
         self.talked_of.remove(&server);
+        self.unanswered.remove(&server);
         self.aftermaths.remove(&server);
         // Their memory is gone with it.
         self.teardowns.retain(|_, teardown| teardown.server != server);

@@ -9,7 +9,6 @@
 //! Whoever may have several and may be anywhere carries it anywhere, as far as anybody knows.
 
 use super::blame::DEATH_REACH;
-use super::incident::Incident;
 use crate::core::Core;
 use crate::core::clients::client::Process;
 use crate::core::evidence::End;
@@ -39,17 +38,20 @@ impl Core {
     }
 
     /// What those clients of a server have that may have several contexts: the living that no earlier fault has left
-    /// alone, and those that were there at the first sign of this one, or have died of it before anybody knew.
+    /// alone, and those that were there at the first sign of this one, or of one before it that the server has not denied,
+    /// or have died of it before anybody knew.
     fn carriers_of(&self, epoch: ServerEpoch) -> Vec<Carried> {
         let is_alive = |pid: Pid, then: &Process| {
             let is_it = |now: &Process| now.server == epoch && now.is(then.key(pid));
             self.clients.process(pid).is_some_and(is_it)
         };
         let living = self.clients.on(epoch).filter(|(_, process)| !process.gpus.is_spared);
-        let incident = self.faults.incidents.get(&epoch);
-        let gone = incident.into_iter().flat_map(|incident| &incident.clients);
+        let (incident, before) = (self.faults.incidents.get(&epoch), self.faults.unanswered.get(&epoch));
+        let gone = incident.map(|incident| &incident.clients).into_iter().chain(before.map(|before| &before.clients));
+        let gone = gone.flatten();
         let gone = gone.filter(|(pid, then)| !is_alive(*pid, then)).map(|(pid, then)| (*pid, then));
-        let since = incident.map_or(self.turn.now, |incident: &Incident| incident.first).saturating_sub(DEATH_REACH);
+        let first = incident.map(|incident| incident.first).into_iter().chain(before.map(|before| before.first)).min();
+        let since = first.unwrap_or(self.turn.now).saturating_sub(DEATH_REACH);
         let died = self.faults.deaths.iter().filter(|death| death.process.server == epoch && death.at >= since);
         // Who has ended well in that time had no error.
         let died = died.filter(|death| death.end != End::Exited(0)).map(|death| (death.key.pid, &death.process));

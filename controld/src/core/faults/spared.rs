@@ -103,9 +103,10 @@ impl Core {
         if !self.is_lost(epoch) {
             return;
         }
+        let gpus = self.faults.with_unanswered(epoch, gpus);
         let aftermath = self.faults.aftermaths.entry(epoch).or_default();
         let before = aftermath.gpus.len();
-        aftermath.gpus.extend(gpus.iter().cloned());
+        aftermath.gpus.extend(gpus);
         if aftermath.gpus.len() == before {
             return;
         }

@@ -44,6 +44,7 @@ impl Core {
                 }
                 self.servers.is_in_no_fault(&mut self.turn, epoch);
             }
+            (Err(NoReply::TimedOut), _) => self.ask_until_denied(epoch),
             (Ok(_) | Err(_), _) => {}
         }
     }
@@ -76,5 +77,8 @@ impl Core {
             Ok(_) | Err(NoReply::TimedOut | NoReply::Unsupported) => {}
         }
         self.word_has_come(epoch, asked_at, *reply != Err(NoReply::TimedOut));
+        if *reply == Err(NoReply::TimedOut) {
+            self.ask_until_denied(epoch);
+        }
     }
 }

@@ -71,8 +71,8 @@ impl Core {
         }
         let (domain, uid, pid, role) = (server.domain, server.uid, server.pid.unwrap_or_default(), server.role);
         self.servers.is_tainted(epoch, now, incident);
-        let gpus = self.faults.incidents.get(&epoch).filter(|_| incident != 0).map(|known| known.gpus.clone());
-        let gpus = gpus.unwrap_or_default();
+        let gpus = self.faults.incidents.get(&epoch).filter(|_| incident != 0);
+        let gpus = gpus.map(|known| self.faults.with_unanswered(epoch, &known.gpus)).unwrap_or_default();
         self.spoil(epoch, &gpus);
         let clients = self.clients.hit_processes(epoch).len();
         let spared = self.clients.processes_of(epoch).len() - clients;

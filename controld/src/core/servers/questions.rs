@@ -77,6 +77,11 @@ impl Servers {
         turn.push(Effect::Ask { server, id, request });
     }
 
+    /// The number of the next request.
+    pub(in crate::core) fn next_question(&self) -> RequestId {
+        RequestId(self.next_request)
+    }
+
     /// What the answer to a request is for, which nobody waits for any longer.
     pub(in crate::core) fn answered(&mut self, id: RequestId) -> Option<Question> {
         self.questions.remove(&id)

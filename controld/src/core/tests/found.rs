@@ -153,3 +153,66 @@ fn who_was_let_in_during_a_fault_and_has_no_context_yet_is_no_victim() {
         }
     }
 }
+
+/// Found by chance: the kernel tells of a fault on the first GPU, its server says nothing for as long as signs are kept,
+/// and then one of its clients faults on the second.
+#[test]
+fn a_fault_of_which_a_server_has_said_nothing_is_not_forgotten_for_one_elsewhere() {
+    for last in [Action::SpawningWorks(true), Action::Restart] {
+        let mut world = World::with_gpus(Sharing::PerUser, Policy::default());
+        world.populate();
+        for action in [
+            Action::ClientArrives { uid: 1000, slot: 2 },
+            Action::Exception { server: 0, named: 0 },
+            Action::SuddenDeath(1),
+            Action::TimePasses(10_000),
+            Action::MemoryFault(0),
+            last,
+        ] {
+            world.act(action);
+        }
+        comes_to_its_end(world);
+    }
+}
+
+/// Found by chance: a client that a fault has left alone makes one itself right after the daemon was killed, and the
+/// successor does not know yet whose word of it that is.
+#[test]
+fn a_fault_that_a_successor_could_not_hear_of_has_hit_nobody_for_all_that_it_knows() {
+    let mut world = World::with_gpus(Sharing::MultiUser, Policy::default());
+    world.populate();
+    for action in [
+        Action::ProcessEnds(1),
+        Action::MemoryFault(0),
+        Action::ClientArrives { uid: 1000, slot: 2 },
+        Action::Restart,
+        Action::MemoryFault(1),
+    ] {
+        world.act(action);
+    }
+    comes_to_its_end(world);
+}
+
+/// Found by chance: a silent server is in a fault on the second GPU, which a client has carried to the first one and died
+/// long before the server says so.
+#[test]
+fn where_a_fault_was_carried_is_not_forgotten_when_its_server_says_so_late() {
+    let group = GroupPolicy { standby: true, ..GroupPolicy::default() };
+    let domains = DomainPolicies { default: DomainPolicy { group, ..DomainPolicy::default() }, overrides: vec![] };
+    let mut world = World::with_gpus(Sharing::MultiUser, Policy { domains, ..Policy::default() });
+    world.populate();
+    for action in [
+        Action::ClientArrives { uid: 0, slot: 0 },
+        Action::ProcessEnds(0),
+        Action::TimePasses(1000),
+        Action::CatchesUp(0),
+        Action::Exception { server: 0, named: 1 },
+        Action::ClientArrives { uid: 1000, slot: 2 },
+        Action::SuddenDeath(1),
+        Action::ProcessEnds(0),
+        Action::TimePasses(2001),
+    ] {
+        world.act(action);
+    }
+    comes_to_its_end(world);
+}

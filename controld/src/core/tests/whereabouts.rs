@@ -3,6 +3,7 @@
 mod by_gpu;
 mod kept;
 mod reach;
+mod unanswered;
 
 use super::scene::*;
 use super::*;

@@ -34,13 +34,29 @@ struct Process {
     named: BTreeSet<u32>,
     /// The clients that they have hit.
     hit: BTreeSet<u32>,
+    /// Those of them that faults have hit of which the core of today has been told.
+    known_hit: BTreeSet<u32>,
+    /// How often it was told.
+    signs: u32,
+    /// How often it had been told when it asked what the server has answered by saying that it is in no fault.
+    denied: u32,
     /// Whether an operator has asked for its end.
     ordered: bool,
     clients: BTreeSet<u32>,
-    /// How many faults it has met.
-    faults: u32,
+    /// Whether a fault was on a GPU that an earlier one had reached, which changes nothing for who came in between.
+    is_repeated: bool,
     /// Whether the core can't know how many contexts all that were there have had.
     is_uncounted: bool,
+}
+
+impl Process {
+    /// Nobody knows any more of the faults of which the core was told.
+    fn forget(&mut self) {
+        self.named.clear();
+        self.known_hit.clear();
+        self.denied = self.signs;
+        self.is_repeated = false;
+    }
 }
 
 #[derive(Debug)]
@@ -49,6 +65,8 @@ struct Asked {
     server: ServerEpoch,
     request: Request,
     at: Duration,
+    /// How many signs of faults of the server there had been.
+    signs: u32,
 }
 
 /// The process that has this pid after so many others had it.
@@ -302,13 +320,16 @@ impl World {
         self.check();
     }
 
-    /// Signs that nothing has come of are forgotten, and not kept for a successor: nobody knows then where a fault was.
+    /// Signs of a server that has said since that it is in no fault are forgotten: nobody knows then where one was.
     fn forget_signs(&mut self) {
-        let is_lost = |epoch: ServerEpoch| self.core.servers().any(|known| known.epoch == epoch && known.is_lost());
-        let is_forgotten = |epoch: ServerEpoch| !is_lost(epoch) && !self.core.faults.incidents().contains_key(&epoch);
-        for (_, process) in self.servers.iter_mut().filter(|(epoch, _)| is_forgotten(**epoch)) {
-            process.named.clear();
-        }
+        let is_open = |epoch: ServerEpoch| self.is_lost(epoch) || self.core.faults.incidents().contains_key(&epoch);
+        let open: BTreeSet<ServerEpoch> = self.servers.keys().copied().filter(|epoch| is_open(*epoch)).collect();
+        let others = self.servers.iter_mut().filter(|(epoch, _)| !open.contains(epoch));
+        others.map(|(_, process)| process).filter(|process| process.denied == process.signs).for_each(Process::forget);
+    }
+
+    fn is_lost(&self, server: ServerEpoch) -> bool {
+        self.core.servers().any(|known| known.epoch == server && known.is_lost())
     }
 
     /// Whether this very process lives, and not another one that has its pid by now.

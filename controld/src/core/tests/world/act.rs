@@ -78,9 +78,10 @@ impl World {
                         // Who has no context has no work that could fault.
                         return;
                     }
-                    self.break_server(home, gpu);
                     // A successor may not know yet whose queue that is.
-                    if self.core.clients.process(pid).is_some() {
+                    let is_heard = self.core.clients.process(pid).is_some();
+                    self.break_server(home, gpu, is_heard);
+                    if is_heard {
                         self.name(home, gpu);
                     }
                     self.guilty.insert(self.key(pid));
@@ -125,7 +126,7 @@ impl World {
             Action::Exception { server, named } => {
                 if let Some(epoch) = self.servers.keys().nth(server).copied() {
                     let gpu = self.has_gpus.then_some(u32::try_from(named % 2).expect("0 or 1"));
-                    self.break_server(epoch, gpu);
+                    self.break_server(epoch, gpu, true);
                     self.xid(epoch, gpu);
                     self.log_record(epoch, named);
                 }
@@ -153,12 +154,12 @@ impl World {
         }
     }
 
-    /// A fault on a GPU costs everybody there the contexts; where there is one GPU, that is everybody.
-    pub(super) fn break_server(&mut self, epoch: ServerEpoch, gpu: Option<u32>) {
+    /// A fault on a GPU costs everybody there the contexts; where there is one GPU, that is everybody. The core is told of
+    /// it or is not.
+    pub(super) fn break_server(&mut self, epoch: ServerEpoch, gpu: Option<u32>, is_heard: bool) {
         let contexts = &self.contexts;
         if let Some(process) = self.servers.get_mut(&epoch).filter(|process| process.hello) {
             process.faulted = true;
-            process.faults += 1;
             let Some(gpu) = gpu else {
                 process.hit.extend(&process.clients);
                 return;
@@ -172,6 +173,7 @@ impl World {
                 let before = reached.len();
                 reached.extend(hit.iter().flat_map(has));
                 if reached.len() == before {
+                    process.known_hit.extend(hit.iter().filter(|_| is_heard));
                     process.hit.extend(hit);
                     return;
                 }
@@ -181,8 +183,11 @@ impl World {
 
     /// The core is told on which GPU the fault of a server was.
     fn name(&mut self, epoch: ServerEpoch, gpu: Option<u32>) {
+        let reached = self.reach(epoch).unwrap_or_default();
         if let Some(process) = self.servers.get_mut(&epoch).filter(|process| process.hello) {
+            process.is_repeated |= gpu.is_some_and(|gpu| reached.contains(&gpu));
             process.named.extend(gpu);
+            process.signs += 1;
         }
     }
 

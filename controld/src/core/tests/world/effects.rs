@@ -27,7 +27,8 @@ impl World {
                 if request == Request::Shutdown {
                     self.check_end(server);
                 }
-                self.asked.push(Asked { id, server, request, at: self.now });
+                let signs = self.servers.get(&server).map_or(0, |process| process.signs);
+                self.asked.push(Asked { id, server, request, at: self.now, signs });
             }
             Effect::Tell { server, request } => {
                 assert!(!request.is_answered());
@@ -137,7 +138,7 @@ impl World {
     /// for the end of one without clients.
     fn check_end(&self, server: ServerEpoch) {
         let is_ordered = self.servers.get(&server).is_some_and(|process| process.ordered);
-        let is_lost = self.core.servers().any(|known| known.epoch == server && known.is_lost());
+        let is_lost = self.is_lost(server);
         // What is done to one that is ending already was decided when that began.
         let is_ending = self.servers.get(&server).is_some_and(|process| process.signalled);
         let may_end = !is_lost || is_ordered || is_ending || self.quitting || self.policy.sharing == Sharing::Single;
@@ -221,9 +222,9 @@ impl World {
             let is_unharmed = |pid: &&u32| is_client(pid) && self.is_left_alone(verdict.epoch, **pid);
             let unharmed = verdict.victims.iter().find(is_unharmed);
             assert_eq!(unharmed, None, "who has nothing on the GPU is no victim: {verdict:?}");
-            // Of a later fault on the same GPUs, or one of which a successor has heard nothing, no sign may have told.
-            let is_first = server.faults == 1 && !server.is_uncounted && last.is_none();
-            let hit = verdict.spared.iter().find(|pid| is_first && is_client(pid) && server.hit.contains(pid));
+            let is_first = !server.is_repeated && !server.is_uncounted && last.is_none();
+            let is_hit = |pid: &&u32| is_client(pid) && server.known_hit.contains(pid);
+            let hit = verdict.spared.iter().filter(|_| is_first).find(is_hit);
             assert_eq!(hit, None, "nobody is called spared whom the fault has reached: {verdict:?}");
         }
         self.unannounced.insert(verdict.number, self.now);
@@ -276,7 +277,7 @@ impl World {
         let is_own = process.clients.contains(&peer.pid);
         let claims_another = Self::claim(peer.pid).is_some_and(|gpu| !process.named.contains(&gpu));
         // A fault that no sign has told of has hit its clients unknown to anybody.
-        let is_unharmed = is_own && (!process.hit.contains(&peer.pid) || self.is_left_alone(server, peer.pid));
+        let is_unharmed = is_own && (!process.known_hit.contains(&peer.pid) || self.is_left_alone(server, peer.pid));
         let may_go = self.has_gpus && (is_unharmed || (claims_another && process.hit.is_empty()));
         let spoilt = |s: &Server| (s.is_lost() && !may_go) || (s.tainted().is_some() && !s.is_lost() && !is_own);
         let spoilt = self.core.servers().any(|s| s.epoch == server && spoilt(s));

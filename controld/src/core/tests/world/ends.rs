@@ -29,6 +29,7 @@ impl World {
             // Where it has carried a fault is not followed up here.
             process.is_uncounted |= process.clients.remove(&pid) && has_several;
             process.hit.remove(&pid);
+            process.known_hit.remove(&pid);
         }
         if self.watched.remove(&pid) {
             self.feed(Input::ProcessGone { process: old, end });
@@ -76,7 +77,10 @@ impl World {
             self.core.keep_servers();
         }
         self.core.faults.hold_is_watched(self.now);
-        self.forget_signs();
+        // What a server has not said yet is not kept for a successor.
+        let lost: BTreeSet<ServerEpoch> = self.servers.keys().copied().filter(|epoch| self.is_lost(*epoch)).collect();
+        let others = self.servers.iter_mut().filter(|(epoch, _)| !lost.contains(epoch));
+        others.for_each(|(_, process)| process.forget());
         // The driver finds out from the server that it was not told, or tells it again.
         for connection in self.told.clone() {
             self.not_told(connection);

@@ -17,9 +17,12 @@ impl World {
             faulted: false,
             named: BTreeSet::new(),
             hit: BTreeSet::new(),
+            known_hit: BTreeSet::new(),
+            signs: 0,
+            denied: 0,
             ordered: false,
             clients: BTreeSet::new(),
-            faults: 0,
+            is_repeated: false,
             is_uncounted: false,
         };
         if self.policy.sharing == Sharing::Single {
@@ -123,7 +126,7 @@ impl World {
         if index >= self.asked.len() {
             return;
         }
-        let Asked { id, server, request, at } = self.asked.remove(index);
+        let Asked { id, server, request, at, signs } = self.asked.remove(index);
         let is_look = self.core.servers.questions().get(&id).is_some_and(|asked| asked.purpose == Purpose::Contexts);
         if silent {
             if request == Request::Clients {
@@ -154,6 +157,8 @@ impl World {
                 if is_sound {
                     let known = self.known_sound.entry(server).or_default();
                     *known = at.max(*known);
+                    let process = self.servers.get_mut(&server);
+                    process.into_iter().for_each(|process| process.denied = signs.max(process.denied));
                 }
                 Reply::Active(is_sound)
             }
