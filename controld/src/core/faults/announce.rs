@@ -8,6 +8,7 @@ use crate::core::announcement::Announcement;
 use crate::core::clients::client::Process;
 use crate::core::effect::Turn;
 use crate::core::evidence::ProcessKey;
+use crate::core::faults::blame::Death;
 use crate::core::gpu::Gpu;
 use crate::core::identity::Identity;
 use crate::core::ids::{Pid, ServerEpoch};
@@ -116,12 +117,16 @@ impl Core {
         self.faults.untold.advance(&mut self.turn);
     }
 
-    /// What is known of these clients of a server, the living and those that died lately.
+    /// What is known of these clients of a server, the living and those that died lately. Of two with the same pid the one
+    /// who has failed is meant where the server is not lost, and else the later one.
     fn known_of(&self, epoch: ServerEpoch, pids: &[Pid]) -> Vec<(ProcessKey, Process)> {
-        let dead = self.faults.deaths().filter(|death| death.process.server == epoch);
-        let dead = dead.map(|death| (death.key.pid, (death.key, &death.process)));
+        fn known(death: &Death) -> (Pid, (ProcessKey, &Process)) {
+            (death.key.pid, (death.key, &death.process))
+        }
+        let dead = self.faults.deaths().filter(|death| death.process.server == epoch).map(known);
+        let failed = self.faults.dead_of(epoch).filter(|_| self.faults.incident_of(epoch).is_none()).map(known);
         let noted = self.faults.clients_noted(epoch).map(|(pid, process)| (*pid, (process.key(*pid), process)));
-        let known: BTreeMap<Pid, (ProcessKey, &Process)> = dead.chain(noted).collect();
+        let known: BTreeMap<Pid, (ProcessKey, &Process)> = dead.chain(noted).chain(failed).collect();
         pids.iter().filter_map(|pid| known.get(pid).map(|(key, process)| (*key, (*process).clone()))).collect()
     }
 }

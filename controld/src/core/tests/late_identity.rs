@@ -181,3 +181,25 @@ fn a_daemon_that_ends_has_it_told_before() {
     assert!(at < exit, "{effects:?}");
     assert_eq!(pods(&effects), [None, name(VICTIM)]);
 }
+
+/// A client has failed, and another process with its pid is a client when the kernel tells of the fault.
+#[test]
+fn nor_is_it_taken_for_a_victim_that_has_died() {
+    let mut scene = scene([read, read]);
+    let effects = scene.dies(VICTIM, End::Exited(207));
+    scene.answer_status(&effects, true);
+    scene.pass(SETTLE);
+    let (connection, identity) = (scene.new_connection(), world::identity(VICTIM.pid, 1));
+    let effects = scene.feed(Input::ClientArrived { connection, peer: VICTIM, identity, entrance: None });
+    assert!(is_dispatched(&effects, connection), "{effects:?}");
+    scene.finish(connection);
+    let (class, bus, text) = (XidClass::Application, world::bus(0), "x".to_owned());
+    let pid = Some(SERVER);
+    let line = Evidence::Xid { number: 13, class, bus, instance: None, pid, channel: None, text };
+    let effects = scene.feed(Input::Evidence(line));
+    scene.answer_status(&effects, true);
+    let effects = scene.pass(Duration::from_secs(1));
+    let [announcement] = &told(&effects)[..] else { panic!("one verdict is told: {effects:?}") };
+    let victims: Vec<ProcessKey> = announcement.victims.iter().map(|victim| victim.process).collect();
+    assert_eq!(victims, [key(VICTIM.pid, 0)]);
+}

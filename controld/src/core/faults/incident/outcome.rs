@@ -21,6 +21,7 @@ use super::{Incident, LONGEST_OPEN};
 use crate::core::Core;
 use crate::core::evidence::End;
 use crate::core::faults::Faults;
+use crate::core::faults::blame::Death;
 use crate::core::ids::{Pid, ServerEpoch};
 use crate::core::verdict::Confidence;
 use core::time::Duration;
@@ -61,13 +62,16 @@ impl Faults {
     /// The clients that have failed in an incident's time: they ended by a signal or with an error, or said that they
     /// have met one.
     pub(in crate::core) fn failed_in(&self, epoch: ServerEpoch) -> BTreeSet<Pid> {
-        let Some(incident) = self.incidents.get(&epoch) else {
-            return BTreeSet::new();
-        };
-        let since = incident.first.saturating_sub(FAILURE_REACH);
-        let dead = self.deaths.iter().filter(|death| death.process.server == epoch && death.died_at >= since);
-        let dead = dead.filter(|death| death.end != End::Exited(0)).map(|death| death.key.pid);
-        dead.chain(incident.self_reports.speakers()).collect()
+        let speakers = self.incidents.get(&epoch).into_iter().flat_map(|incident| incident.self_reports.speakers());
+        self.dead_of(epoch).map(|death| death.key.pid).chain(speakers).collect()
+    }
+
+    /// Those of them that have ended.
+    pub(in crate::core::faults) fn dead_of(&self, epoch: ServerEpoch) -> impl Iterator<Item = &Death> {
+        let since = self.incidents.get(&epoch).map(|incident| incident.first.saturating_sub(FAILURE_REACH));
+        let dead = self.deaths.iter().filter(move |death| death.process.server == epoch);
+        let dead = dead.filter(move |death| since.is_some_and(|since| death.died_at >= since));
+        dead.filter(|death| death.end != End::Exited(0))
     }
 }
 
