@@ -216,3 +216,20 @@ fn where_a_fault_was_carried_is_not_forgotten_when_its_server_says_so_late() {
     }
     comes_to_its_end(world);
 }
+
+/// Hardly found by chance: its pid was that of a client that has ended there, and it has nothing on the GPU of the fault.
+#[test]
+fn who_has_the_pid_of_one_that_was_there_before_is_no_victim_of_a_fault_elsewhere() {
+    let mut world = World::with_gpus(Sharing::PerUser, Policy::default());
+    world.populate();
+    // The first of the two would carry the fault to the other's GPU.
+    for _ in 0..2 {
+        world.act(Action::ProcessEnds(1));
+    }
+    for _ in 0..2 {
+        world.act(Action::ClientArrives { uid: 1000, slot: 2 });
+        world.settle();
+    }
+    world.act(Action::MemoryFault(0));
+    comes_to_its_end(world);
+}

@@ -178,8 +178,8 @@ pub(super) struct World {
     /// The address spaces that the module knows.
     spaces: BTreeMap<u64, ProcessKey>,
     verdicts: Vec<Verdict>,
-    /// Those that nobody outside was told of, and since when.
-    unannounced: BTreeMap<u64, Duration>,
+    /// Those that nobody outside was told of, and the clients that none of them may call a victim.
+    unannounced: BTreeMap<u64, BTreeSet<ProcessKey>>,
     /// Whoever was a client of each server at any time, on its way or there.
     ever: BTreeMap<ServerEpoch, BTreeSet<u32>>,
     /// Who was said to have died as a client of a server, by that one's pid.

@@ -57,12 +57,11 @@ impl World {
             Effect::WatchProcess { pid, .. } => self.watch(pid),
             Effect::Record(event) => self.recorded(*event),
             Effect::Announce(told) => {
-                let since = self.unannounced.remove(&told.verdict.number);
-                assert!(since.is_some(), "each verdict is told once: {told:?}");
-                assert!(
-                    told.victims.iter().all(|victim| told.verdict.victims.contains(&victim.process.pid)),
-                    "{told:?}"
-                );
+                let unharmed = self.unannounced.remove(&told.verdict.number).expect("each verdict is told once");
+                let pids: Vec<u32> = told.victims.iter().map(|victim| victim.process.pid).collect();
+                assert_eq!(pids, told.verdict.victims, "{told:?}");
+                let unharmed = told.victims.iter().find(|victim| unharmed.contains(&victim.process));
+                assert_eq!(unharmed, None, "who has nothing on the GPU is no victim: {told:?}");
             }
             Effect::FindGpus { process } => self.sought.push(process),
             Effect::MeasureServer { server, .. } => {
@@ -207,6 +206,7 @@ impl World {
         let word = |verdict: &Verdict| (verdict.culprit.as_ref().map(|culprit| culprit.process), verdict.confidence);
         let is_new = |last: &Verdict| word(last) != word(&verdict) || last.victims.len() != verdict.victims.len();
         assert!(last.is_none_or(is_new), "nothing is said twice: {verdict:?}");
+        let mut unharmed = BTreeSet::new();
         if let Some(server) = self.servers.get(&verdict.epoch) {
             // Who was taken back on the way there and went elsewhere is told of as what he was before.
             // Nor is one here that has not been let in yet: what it had accepted was on another server.
@@ -216,18 +216,17 @@ impl World {
             };
             let is_at_home = |pid: &u32| self.homes.get(pid) == Some(&verdict.epoch) && self.accepted.contains_key(pid);
             let is_here = |pid: &u32| is_at_home(pid) && !is_on_its_way(pid);
-            // A pid may be that of one who has died there, which a verdict may call a victim, and of who has it now.
-            let has_died = |pid: &u32| self.died_on.contains(&(verdict.server, *pid));
-            let is_client = |pid: &u32| server.clients.contains(pid) && is_here(pid) && !has_died(pid);
+            let is_client = |pid: &u32| server.clients.contains(pid) && is_here(pid);
             let is_unharmed = |pid: &&u32| is_client(pid) && self.is_left_alone(verdict.epoch, **pid);
-            let unharmed = verdict.victims.iter().find(is_unharmed);
-            assert_eq!(unharmed, None, "who has nothing on the GPU is no victim: {verdict:?}");
+            unharmed.extend(verdict.victims.iter().filter(is_unharmed).map(|pid| self.key(*pid)));
+            // A pid may be that of one who has died there and was spared, and of who has it now.
+            let has_died = |pid: &u32| self.died_on.contains(&(verdict.server, *pid));
             let is_first = !server.is_repeated && !server.is_uncounted && last.is_none();
-            let is_hit = |pid: &&u32| is_client(pid) && server.known_hit.contains(pid);
+            let is_hit = |pid: &&u32| is_client(pid) && !has_died(pid) && server.known_hit.contains(pid);
             let hit = verdict.spared.iter().filter(|_| is_first).find(is_hit);
             assert_eq!(hit, None, "nobody is called spared whom the fault has reached: {verdict:?}");
         }
-        self.unannounced.insert(verdict.number, self.now);
+        self.unannounced.insert(verdict.number, unharmed);
         self.verdicts.push(verdict);
     }
 

@@ -25,9 +25,11 @@ impl World {
         self.placed.remove(&pid);
         self.listed.remove(&pid);
         *self.births.entry(pid).or_default() += 1;
-        for process in self.servers.values_mut() {
-            // Where it has carried a fault is not followed up here.
-            process.is_uncounted |= process.clients.remove(&pid) && has_several;
+        for (epoch, process) in &mut self.servers {
+            // Where it has carried a fault is not followed up here; who ends well before there is any carries none.
+            let has_signs = process.faulted || self.core.faults.incidents().contains_key(epoch);
+            let may_carry = has_several && (has_signs || end != End::Exited(0));
+            process.is_uncounted |= process.clients.remove(&pid) && may_carry;
             process.hit.remove(&pid);
             process.known_hit.remove(&pid);
         }
