@@ -233,3 +233,25 @@ fn who_has_the_pid_of_one_that_was_there_before_is_no_victim_of_a_fault_elsewher
     world.act(Action::MemoryFault(0));
     comes_to_its_end(world);
 }
+
+/// Found by chance: of what a process that has died had open, one is sent on when the one before it is closed.
+#[test]
+fn what_a_process_has_left_open_may_be_sent_on_before_it_is_closed_too() {
+    let (uid, slot, entrance) = (0, 1, 0);
+    let actions = [
+        Action::Names(3),
+        Action::ClientComesTo { uid, slot, entrance },
+        Action::ClientArrives { uid, slot },
+        Action::ServerHello(0),
+        Action::ClientArrives { uid, slot },
+        Action::Exception { server: 0, named: 0 },
+        Action::ClientComesTo { uid, slot, entrance },
+        Action::ServerHello(0),
+        Action::ServerAnswers(0),
+        Action::SuddenDeath(0),
+    ];
+    let group = GroupPolicy { standby: true, ..GroupPolicy::default() };
+    let default = DomainPolicy { group, ..DomainPolicy::default() };
+    let domains = DomainPolicies { default, overrides: Vec::new() };
+    comes_to_its_end(world_after(Sharing::PerUser, Policy { domains, ..Policy::default() }, actions));
+}

@@ -6,9 +6,7 @@ impl World {
     /// A process is gone, with all that it had open.
     pub(super) fn end(&mut self, pid: u32, end: End) {
         self.living.remove(&pid);
-        self.homes.remove(&pid);
-        self.came_to.remove(&pid);
-        // The kernel closes what it had open.
+        // The kernel closes what it had open, one after the other: meanwhile the others are still those of a client.
         let waiting: Vec<_> = self.waiting.iter().filter(|(_, peer)| peer.pid == pid).map(|(key, _)| *key).collect();
         let under_way: Vec<_> =
             self.dispatched.iter().filter(|(_, (peer, _))| peer.pid == pid).map(|(key, _)| *key).collect();
@@ -18,6 +16,8 @@ impl World {
             self.told.remove(&connection);
             self.feed(Input::ClientDone { connection, status: None });
         }
+        self.homes.remove(&pid);
+        self.came_to.remove(&pid);
         let old = self.key(pid);
         self.accepted.remove(&pid);
         self.left_behind.remove(&pid);
