@@ -62,7 +62,8 @@ fn copy(rows: Vec<Row>, words: &[u64; 25], stream: usize, is_waiting: bool) -> O
     context.check()?;
     let found = super::stream::find(&context, stream)?;
     {
-        let tables = driver.tables();
+        // A context that dies takes its variables with it and says so, both with the tables in hand.
+        let tables = context.at_work(driver)?;
         for (to, from, size) in &rows {
             for end in [to, from] {
                 match end.place(&tables, *size) {

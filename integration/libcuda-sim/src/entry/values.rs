@@ -32,7 +32,7 @@ fn submit(
     if driver.tables().graphs.captures.contains_key(&stream) {
         return Err(Code::STREAM_CAPTURE_UNSUPPORTED);
     }
-    if !address.is_multiple_of(BYTES) || !driver.tables().ranges.is_accessible(address, BYTES) {
+    if !address.is_multiple_of(BYTES) || !context.at_work(driver)?.ranges.is_accessible(address, BYTES) {
         return Err(Code::INVALID_VALUE);
     }
     found.enqueue(&context, Box::new(move |context| work(driver, context))).map(drop)
