@@ -176,10 +176,4 @@ def works(ours, library, quick, folder, seconds):
             raise Failed(f"{len(odd)} tests end otherwise", {**result, "otherwise": odd})
         return result
 
-    def in_place():
-        return tests("in-place")
-
-    def memory():
-        return tests("memory")
-
-    return {"pytorch_in_place": in_place, "pytorch_memory": memory}
+    return {f"pytorch_{way.replace('-', '_')}": lambda way=way: tests(way) for way in WAYS}

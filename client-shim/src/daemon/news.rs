@@ -14,7 +14,7 @@ use remps_proto::shim::{Answer, Ask, Capabilities, Part, ServerState};
 
 use super::{
     connection::{Connection, Lost, PATIENCE},
-    link::{Asked, linked, started},
+    link::{Asked, Link, linked, started},
 };
 pub(crate) use word::SpareServer;
 use word::Word;
@@ -129,18 +129,16 @@ pub(crate) struct PartAsked {
 /// Begins to ask that.
 pub(crate) fn ask_part() -> PartAsked {
     let (server, _) = said();
-    // Asked as one that has not heard of any end, it tells of that server.
-    let ask = Ask::Watch { server, state: ServerState::HEALTHY, wait_ms: 0 };
-    let asked = started().filter(|_| server != 0).map(|link| link.begin(ask, Capabilities::NEWS, PATIENCE));
-    PartAsked { server, known: asked.is_none().then_some(Part::UNKNOWN), asked }
+    PartAsked::over(started().filter(|_| server != 0), server)
 }
 
 impl PartAsked {
-    /// Asked of that server, over a link that is not the process's own.
-    #[cfg(test)]
-    pub(crate) fn over(link: &super::link::Link, server: u64) -> Self {
+    /// Asked of the server of that number, if there is a link.
+    pub(crate) fn over(link: Option<&Link>, server: u64) -> Self {
+        // Asked as one that has not heard of any end, it tells of that server.
         let ask = Ask::Watch { server, state: ServerState::HEALTHY, wait_ms: 0 };
-        Self { server, asked: Some(link.begin(ask, Capabilities::NEWS, PATIENCE)), known: None }
+        let asked = link.map(|link| link.begin(ask, Capabilities::NEWS, PATIENCE));
+        Self { server, known: asked.is_none().then_some(Part::UNKNOWN), asked }
     }
 
     /// What it says, waited for so long at most; `None` if it may still say something.

@@ -81,12 +81,12 @@ mod tests {
         let link = Link::new().unwrap();
         let recovered = |count| Recovery { count, ..Recovery::none() };
         // Said before the gate opened.
-        let asked = PartAsked::over(&link, SERVER);
+        let asked = PartAsked::over(Some(&link), SERVER);
         link.answers(said(SERVER));
         set(recovered(1), asked);
         assert_eq!((get().part, whole().part), (Part::CULPRIT.0, Part::CULPRIT.0));
         // Said later, to several who read at the same time, and to those who read then.
-        set(recovered(2), PartAsked::over(&link, SERVER));
+        set(recovered(2), PartAsked::over(Some(&link), SERVER));
         assert_eq!(get().part, Part::UNKNOWN.0);
         thread::scope(|scope| {
             let readers = [(); 3].map(|()| scope.spawn(whole));
@@ -97,11 +97,11 @@ mod tests {
         });
         assert_eq!(whole(), Recovery { part: Part::CULPRIT.0, ..recovered(2) });
         // What is said of another server says nothing of this fault.
-        set(recovered(3), PartAsked::over(&link, SERVER));
+        set(recovered(3), PartAsked::over(Some(&link), SERVER));
         link.answers(said(SERVER + 1));
         assert_eq!(whole().part, Part::UNKNOWN.0);
         // What was not said of one recovery is none of the next one's.
-        set(recovered(4), PartAsked::over(&link, SERVER));
+        set(recovered(4), PartAsked::over(Some(&link), SERVER));
         refused(recovered(5));
         link.answers(said(SERVER));
         assert_eq!(whole().part, Part::UNKNOWN.0);

@@ -234,7 +234,8 @@ pub(super) fn follow(followed: &mut Followed) {
             let is_due = followed.counted.is_none_or(|counted| counted.elapsed() >= BETWEEN_COUNTS);
             if is_new && is_due && matches!(level, Level::ButWhatChanges | Level::All | Level::AllAtRest) {
                 followed.counted = Some(Instant::now());
-                let place = spare.place();
+                // Found out while nobody else could unload it.
+                let place = spare.copy.place();
                 drop(work);
                 told::takes(grant.token, place);
             }

@@ -10,7 +10,7 @@ use std::sync::{
 
 use remps_proto::shim::SpareTakes;
 
-use super::{is_for_a_test, making::Spare};
+use super::is_for_a_test;
 use crate::{cuda::resources::Owner, daemon::spare};
 
 /// Of the grant whose copy lives and of which the daemon was not told yet, 0 for none.
@@ -54,20 +54,9 @@ pub(super) fn stands(token: u64) {
     tell(|token| spare::stands(token, SpareTakes::default()), token);
 }
 
-/// Where a copy lies and whose it is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place(Owner, usize);
-
-impl Spare {
-    /// `None` if nobody knows.
-    pub(super) fn place(&self) -> Option<Place> {
-        self.copy.place().map(|(owner, code)| Place(owner, code))
-    }
-}
-
-/// What the copy takes, counted now, where nobody waits for it.
-pub(super) fn takes(token: u64, place: Option<Place>) {
-    let Some(takes) = place.and_then(|Place(owner, code)| owner.takes(code).ok()) else { return };
+/// What the copy at that place takes, counted now, where nobody waits for it.
+pub(super) fn takes(token: u64, place: Option<(Owner, usize)>) {
+    let Some(takes) = place.and_then(|(owner, code)| owner.takes(code).ok()) else { return };
     *TAKES.lock().unwrap_or_else(PoisonError::into_inner) = Some(takes);
     tell(|token| spare::stands(token, takes), token);
 }
