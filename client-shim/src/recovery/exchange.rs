@@ -19,7 +19,6 @@ use super::{
     refusal::Refusal,
     report::{Clock, Recovery, Step},
     rest,
-    together::first_contexts,
 };
 use crate::{
     cuda::{
@@ -204,14 +203,7 @@ fn rebuild(
     reached("copy-initialised");
     clock.ended(Step::Init, recovery);
     hit_if_told("copy-hit-early")?;
-    let mut firsts = None;
-    let contexts = memory.make_contexts(|device| {
-        let make = move |device| retained(device, deadline);
-        let firsts = firsts.get_or_insert_with(|| first_contexts(&memory.devices_in_use(), make));
-        let (made, tries) = firsts.remove(&device).unwrap_or_else(|| make(device));
-        recovery.tries += tries;
-        made
-    })?;
+    let contexts = memory.make_contexts(|device| retained(device, deadline, &mut recovery.tries))?;
     reached("contexts-again");
     clock.ended(Step::Context, recovery);
     let mut renamed = memory.map(&contexts)?;

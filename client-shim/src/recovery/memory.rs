@@ -122,25 +122,17 @@ impl Memory {
         Ok(())
     }
 
-    /// The devices that the program has a context on, in order.
-    pub(super) fn devices_in_use(&self) -> Vec<CUdevice> {
-        self.contexts.iter().filter(|(_, retained)| retained.count > 0).map(|(device, _)| *device).collect()
-    }
-
     /// The same primary contexts, as often retained; the first one is current.
     pub(super) fn make_contexts(
         &self,
         mut retain: impl FnMut(CUdevice) -> Result<CUcontext, Failed>,
     ) -> Result<Renamed, Failed> {
         let mut renamed = Renamed::new();
-        // All of them before any context, since those of several devices may be made at once.
         for (device, retained) in &self.contexts {
             if let Some(flags) = retained.flags {
                 let answer = driver!(context::cuDevicePrimaryCtxSetFlags_v2(*device, flags));
                 checked("cuDevicePrimaryCtxSetFlags", answer)?;
             }
-        }
-        for (device, retained) in &self.contexts {
             for _ in 0..retained.count {
                 let context = retain(*device)?;
                 if renamed.insert(retained.context, context.0).is_none() {

@@ -37,7 +37,6 @@ mod set_again;
 pub(crate) mod spare;
 mod steps;
 mod textures;
-mod together;
 mod told;
 mod variables;
 mod with_others;

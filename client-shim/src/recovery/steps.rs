@@ -8,7 +8,7 @@
 //! | unmap | the dead copy unmaps the memory and frees its addresses | see [`rest`](super::rest) |
 //! | name | the driver's socket name becomes free | refused |
 //! | file, load | a copy of the driver's file, loaded | refused |
-//! | init, context | the copy is initialised and has the same contexts, those of several GPUs [side by side](super::together); a server that is not ready is asked again | refused |
+//! | init, context | the copy is initialised and has the same contexts; a server that is not ready is asked again | refused |
 //! | map | the same memory at the same addresses | refused |
 //! | objects | everything else, by its recipe | refused |
 //! | init to objects | | where the copy's own context has died meanwhile another copy is begun with, a few times at most |

@@ -21,14 +21,13 @@ use std::time::{Duration, Instant};
 const FIRST: usize = 0x5200_0000_0000;
 /// Bytes of a copy's range.
 const LENGTH: usize = 1 << 30;
-/// Copies that are told apart.
-const MOST: usize = 1024;
+/// Copies that are told apart: as many as fit below where programs are loaded. One more fails in
+/// all that it is asked, since its handles would be another copy's.
+const MOST: usize = 3072;
 /// Where the places are, how many there are, and the bytes of each.
 const PLACES: usize = 0x5180_0000_0000;
 const PLACE_LENGTH: usize = 1 << 27;
 const MOST_PLACES: usize = 127;
-/// How long calls that are to meet wait for each other.
-const MEETING_PATIENCE: Duration = Duration::from_secs(60);
 
 /// One copy.
 #[derive(Debug)]
@@ -47,7 +46,8 @@ fn copy() -> &'static Copy {
             let got = unsafe { libc::syscall(libc::SYS_mmap, *base, LENGTH, libc::PROT_NONE, flags, -1, 0) };
             usize::try_from(got).is_ok_and(|got| got == *base)
         };
-        let found = (0..MOST).map(|number| FIRST + number * LENGTH).find(is_free).unwrap_or(FIRST);
+        let found = (0..MOST).map(|number| FIRST + number * LENGTH).find(is_free);
+        let found = found.expect("no more copies than that can be told apart in one process");
         Copy { number: (found - FIRST) / LENGTH + 1, base: found }
     })
 }
@@ -112,26 +112,6 @@ fn wanted() -> &'static [Option<Wanted>; 4] {
     })
 }
 
-/// Waits until as many calls of this function of this copy have begun as the test wants to meet there (`COPY:FUNCTION:NUMBER`).
-///
-/// # Errors
-/// They have not met: whoever calls does so one after the other.
-fn meet(function: &str) -> Outcome {
-    static MEETING: OnceLock<Option<Wanted>> = OnceLock::new();
-    let meeting = MEETING.get_or_init(|| Wanted::parse(&Script::load().text("MPS_SIM_MEET_AT")?));
-    let is_it = |wanted: &&Wanted| wanted.function == function && copy().number == wanted.copy;
-    let Some(wanted) = meeting.as_ref().filter(is_it) else { return Ok(()) };
-    wanted.seen.fetch_add(1, Ordering::SeqCst);
-    let deadline = Instant::now() + MEETING_PATIENCE;
-    while wanted.seen.load(Ordering::SeqCst) < wanted.call {
-        if Instant::now() > deadline {
-            return Err(Code::UNKNOWN);
-        }
-        std::thread::park_timeout(Duration::from_millis(1));
-    }
-    Ok(())
-}
-
 /// Before each function: the process ends, the function fails, or never returns, if that is wanted here.
 pub(crate) fn before(function: &str) -> Outcome {
     let [end, fail, stay, _] = wanted();
@@ -153,7 +133,6 @@ pub(crate) fn before(function: &str) -> Outcome {
         }
         return Err(fail.more.map_or(Code::UNKNOWN, Code));
     }
-    meet(function)?;
     call_back(function)
 }
 

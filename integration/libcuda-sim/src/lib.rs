@@ -20,7 +20,6 @@
 //! | `MPS_SIM_END_AT` | `COPY:FUNCTION[:CALL]`: the process is killed when that copy of the library is called so | |
 //! | `MPS_SIM_FAIL_AT` | the same, and the function answers 999, or this: `COPY:FUNCTION:CALL:CODE`; one that makes a context closes descriptor 0 | |
 //! | `MPS_SIM_STAY_AT` | the same, and the function never returns, or after so many milliseconds: `COPY:FUNCTION:CALL:TIME` | |
-//! | `MPS_SIM_MEET_AT` | `COPY:FUNCTION:NUMBER`: calls of that copy's function wait until so many have begun, and answer 999 after a minute | |
 //! | `MPS_SIM_FIRST_TEXTURE` | `COPY:VALUE`: in that copy the values of texture objects count from there | 1 |
 //! | `MPS_SIM_ARRAY_ALIGNMENT` | what arrays without memory are said to begin at multiples of; of 0 nothing is said | 65536 |
 //! | `MPS_SIM_MOST_DEFERRED` | so many arrays without memory there can be | any |

@@ -5,10 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::super::{
-    memory::{Failed, MAKES_CONTEXT, checked},
-    together::First,
-};
+use super::super::memory::{Failed, MAKES_CONTEXT, checked};
 use crate::{
     cuda::{
         result::CUresult,
@@ -47,13 +44,12 @@ impl Deadline {
     }
 }
 
-/// A device's context, and how often its server was not ready.
-pub(super) fn retained(device: CUdevice, deadline: Deadline) -> First {
-    let (mut context, mut tries) = (CUcontext(0), 0);
+/// A device's context; counts how often its server was not ready.
+pub(super) fn retained(device: CUdevice, deadline: Deadline, tries: &mut u32) -> Result<CUcontext, Failed> {
+    let mut context = CUcontext(0);
     let mut retain = || driver!(context::cuDevicePrimaryCtxRetain(&raw mut context, device));
-    let mut make = || patiently(deadline, &mut tries, MAKES_CONTEXT, &mut retain);
-    let made = roomily(&mut make, stage::is_short);
-    (made.map(|()| context), tries)
+    roomily(&mut || patiently(deadline, tries, MAKES_CONTEXT, &mut retain), stage::is_short)?;
+    Ok(context)
 }
 
 /// Asks again as long as a server is not ready, and counts that.

@@ -1,6 +1,6 @@
 //! Scenes of several GPUs and their contexts.
 
-use super::{FOUND, play, play_alone};
+use super::{FOUND, play_alone};
 use integration::under_test::once;
 use serde_json::json;
 
@@ -10,18 +10,6 @@ fn a_fault_on_one_gpu_leaves_the_work_of_another_one_to_its_end() {
         let line = play_alone(subject, "other-gpu", &[("MPS_SIM_DEVICES", "2")]);
         assert_eq!(line["heard"], json!({ "found": FOUND, "other": 0, "is_done": true }), "{subject}: {line}");
         assert_eq!(line["recovery"]["lost_streams"], 1, "{subject}: {line}");
-    });
-}
-
-/// The simulated driver lets neither context be made before the other one is asked for.
-#[test]
-fn the_contexts_of_two_gpus_are_made_side_by_side() {
-    once(|subject| {
-        let together = [("MPS_SIM_DEVICES", "2"), ("MPS_SIM_MEET_AT", "2:cuDevicePrimaryCtxRetain:2")];
-        let line = play_alone(subject, "other-gpu", &together);
-        assert_eq!(line["heard"], json!({ "found": FOUND, "other": 0, "is_done": true }), "{subject}: {line}");
-        let line = play(subject, "other-context", 1, &together);
-        assert_eq!(line["recovery"]["count"], 1, "{subject}: {line}");
     });
 }
 
