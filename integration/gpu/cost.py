@@ -2,7 +2,8 @@
 
 Runs of `mps-cost` in rounds, one for each way in each round, so that whatever else the machine does is in all of them;
 what a way costs more is told round by round against the run without the library. With `--before LIBRARY` another build
-of the library is one of the ways.
+of the library is one of the ways. Two processes differ by more than the library adds to a launch, so `beside` has the
+driver's own function beside the one that the program finds, in turns in one process.
 """
 
 import json
@@ -43,14 +44,14 @@ def runtime_library():
     return max(found, key=lambda path: path.name, default=None)
 
 
-def once(ours, environment, arguments):
+def once(ours, environment, arguments, event="cost"):
     surroundings = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": "/nowhere", **environment}
     program = [str(ours.root / "mps-cost"), *arguments]
     done = subprocess.run(program, capture_output=True, text=True, env=surroundings, timeout=PATIENCE)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode != 0:
         raise Failed(f"status {done.returncode}: {lines[-1:]} {done.stderr[-300:]}")
-    return {line["call"]: line for line in lines if line["event"] == "cost"}
+    return {line["call"]: line for line in lines if line["event"] == event}
 
 
 def rounds(ours, chosen, arguments, seconds):
@@ -94,10 +95,36 @@ def runtime(ours, library, before, seconds):
     return told(rounds(ours, ways(library, before), ["--steps", "3", "--runtime", str(name)], seconds))
 
 
+# The call of the private table is none of the driver's exports, and what is made and ended is found by `driver`.
+BESIDE = ["--beside", "60", "--calls", "128", "--steps", "5"]
+
+
+def beside(ours, library, before, seconds):
+    """Functions of the driver as the program finds them and as the driver has them, in turns in one process: of each run the
+    middle of 60 rounds."""
+    chosen, begun, found = ways(library, before), time.monotonic(), []
+    while len(found) < 2 or time.monotonic() - begun < seconds:
+        found.append({way: once(ours, environment, BESIDE, "beside") for way, environment in chosen.items()})
+    result = {}
+    for call, line in found[0][WITHOUT].items():
+        own = result[call] = {"the driver's own, ns": spread([run[way][call]["own_ns"]["median"] for run in found for way in run])}
+        for way in chosen:
+            lines = [run[way][call] for run in found]
+            own[f"{way}, more, ns"] = spread([line["more_ns"]["median"] for line in lines])
+            own[f"{way}, more, ns, half of the rounds within"] = spread([line["more_ns"]["upper"] - line["more_ns"]["lower"] for line in lines])
+            counts = [line["instructions"] for line in lines]
+            if all("own" in count for count in counts):
+                own[f"{way}, more, instructions"] = spread([count["shown"] - count["own"] for count in counts])
+        if "skipped" in line["instructions"]:
+            own["instructions"] = f"Skipped({line['instructions']['skipped']})"
+    return result
+
+
 def works(ours, library, quick, before):
-    """What is run; three minutes in all."""
+    """What is run; four minutes in all."""
     seconds = 5 if quick else 75
     return {
+        "beside": lambda: beside(ours, library, before, seconds),
         "driver": lambda: driver(ours, library, before, seconds),
         "runtime": lambda: runtime(ours, library, before, seconds),
     }

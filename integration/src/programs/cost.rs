@@ -6,8 +6,10 @@
 //! that have called before and live on; with `--begin-when told` it says that it is ready, and measures when it has
 //! read a line; with `--event made` it has made an event for other processes before, with `--event given` given them a
 //! handle of it. With `--only NAME,…` these kinds alone are measured. What a preloaded library adds is the difference of two
-//! runs.
+//! runs; `--beside ROUNDS` has it from one run instead ([`beside`]): a line `beside` for each kind has what a call takes as
+//! the driver itself has it, and what it takes more as the program finds it.
 
+mod beside;
 mod driver;
 mod library;
 mod runtime;
@@ -34,8 +36,16 @@ struct Options {
     is_told_when: bool,
     /// An event for other processes, and whether they are given it.
     has_event: Option<bool>,
+    /// Rounds beside the driver's own functions, if that is measured.
+    beside: Option<usize>,
     /// What is measured; all else.
     only: Vec<String>,
+}
+
+impl Options {
+    fn is_wanted(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|wanted| wanted == name)
+    }
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
@@ -47,6 +57,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
         threads: 0,
         is_told_when: false,
         has_event: None,
+        beside: None,
         only: Vec::new(),
     };
     while let Some(argument) = arguments.next() {
@@ -58,6 +69,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
             "--steps" => options.steps = value.parse().ok().filter(|steps| *steps > 0)?,
             "--threads" => options.threads = value.parse().ok()?,
             "--event" => options.has_event = Some(["made", "given"].iter().position(|way| *way == value)? == 1),
+            "--beside" => options.beside = Some(value.parse().ok().filter(|rounds| *rounds > 0)?),
             "--only" => options.only = value.split(',').map(str::to_owned).collect(),
             "--begin-when" => options.is_told_when = (value == "told").then_some(true)?,
             _ => return None,
@@ -84,10 +96,14 @@ struct Calls {
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = parse(arguments) else {
-        let text = "mps-cost [--runtime LIBRARY] [--batches N] [--calls N] [--steps N] [--threads N] [--event made|given] [--only NAME,…] [--begin-when told]";
+        let text = "mps-cost [--runtime LIBRARY] [--batches N] [--calls N] [--steps N] [--threads N] [--event made|given] [--beside ROUNDS] [--only NAME,…] [--begin-when told]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
+    if let Some(rounds) = options.beside {
+        let result = driver::pairs().and_then(|pairs| beside::measure(report, &options, rounds, &pairs));
+        return report.end(result, json!({}));
+    }
     let opened = || match &options.runtime {
         Some(name) => runtime::open(name),
         None => driver::open(),
@@ -143,7 +159,7 @@ fn measure(report: Report, options: &Options, calls: &Calls) -> Result<Value, Gp
         let _told = std::io::stdin().read_line(&mut line);
     }
     for (place, (name, call)) in calls.kinds.iter().chain(&calls.making).enumerate() {
-        if !options.only.is_empty() && !options.only.iter().any(|wanted| wanted == name) {
+        if !options.is_wanted(name) {
             continue;
         }
         let is_counted = place < calls.kinds.len();

@@ -128,3 +128,56 @@ fn an_event_for_other_processes_costs_other_calls_nothing_before_it_is_given_awa
         }
     });
 }
+
+/// What a call runs in instructions as the driver itself has it, and as a program finds it, in one process.
+fn beside(sim: &Sim, preload: &[(&str, &str)]) -> Result<BTreeMap<String, (u64, u64)>, Skipped> {
+    let only = STEADY[..3].join(",");
+    let arguments = ["--beside", "2", "--calls", "4", "--steps", "3", "--only", &["record", &only].join(",")];
+    let mut command = sim.command("mps-cost", &arguments);
+    command.envs(preload.iter().copied());
+    let finished = run(&mut command, b"", LIMIT).expect("it runs");
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    let output = finished.stdout_text();
+    let lines = output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let found = lines.filter(|line| line["event"] == "beside").map(|line| {
+        let call = line["call"].as_str().expect("it has a name").to_owned();
+        assert_eq!(line["rounds"], 2, "{line}");
+        let [own, more] = [&line["own_ns"], &line["more_ns"]].map(|of| of["median"].as_f64().expect("a number"));
+        assert!(own > 0.0 && own + more > 0.0, "{line}");
+        let instructions = &line["instructions"];
+        if let Some(reason) = instructions["skipped"].as_str() {
+            return Err(Skipped(reason.to_owned()));
+        }
+        let [own, shown] = ["own", "shown"].map(|of| instructions[of].as_u64().expect("a number"));
+        Ok((call, (own, shown)))
+    });
+    let found = found.collect::<Result<BTreeMap<_, _>, _>>()?;
+    assert_eq!(found.len(), 4, "{found:?}");
+    Ok(found)
+}
+
+#[test]
+fn beside_the_drivers_own_function_a_call_shows_what_the_library_adds_in_one_process() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[]);
+        let library = shim::library();
+        let library = library.to_str().expect("a path of ours");
+        let ready = [("LD_PRELOAD", library), ("MPS_SHIM_KEEP", "state"), ("MPS_SHIM_REPLAY", "in-place")];
+        let found = [&[][..], &ready[..1], &ready].map(|preload| beside(&sim, preload));
+        let [Ok(without), Ok(alone), Ok(recovered)] = found else {
+            return found.into_iter().filter_map(Result::err).for_each(|skipped| skipped.report());
+        };
+        for call in NOT_NOTED {
+            for (way, of) in [("without", &without), ("alone", &alone)] {
+                let (own, shown) = of[call];
+                assert_eq!(own, shown, "{call}, {way}: the program finds the driver's own");
+            }
+        }
+        for (call, (own, shown)) in &recovered {
+            assert!(own < shown, "{call}: the library's function is in between: {own}, {shown}");
+        }
+        for call in NOT_NOTED {
+            assert_eq!(recovered[call].0, without[call].0, "{call}: the driver's own is not the library's");
+        }
+    });
+}

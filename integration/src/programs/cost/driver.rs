@@ -1,8 +1,9 @@
 //! The calls of the driver itself, found by `dlsym` as cudart finds them.
 #![expect(unsafe_code, reason = "takes addresses for the driver's functions")]
 
+use super::beside::Pair;
 use super::library::{Library, function};
-use super::{Calls, checked};
+use super::{Call, Calls, checked};
 use crate::programs::gpu::{GpuError, KERNELS};
 use crate::programs::memory_probe::tables::storage;
 use std::ffi::{c_int, c_uint, c_void};
@@ -30,53 +31,66 @@ pub(super) fn event_for_others(is_given: bool) -> Result<(), GpuError> {
 }
 
 /// A context, and in it all that the calls need. What is made here stays until the process ends.
-pub(super) fn open() -> Result<Calls, GpuError> {
-    let library = Library::open("libcuda.so.1")?;
-    let context = opened(library)?;
-    let make_stream = function!(library, cuStreamCreate(*mut usize, c_uint))?;
-    let make_event = function!(library, cuEventCreate(*mut usize, c_uint))?;
-    let end_stream = function!(library, cuStreamDestroy_v2(usize))?;
-    let end_event = function!(library, cuEventDestroy_v2(usize))?;
-    let allocate = function!(library, cuMemAlloc_v2(*mut u64, usize))?;
-    let free = function!(library, cuMemFree_v2(u64))?;
-    let pin = function!(library, cuMemHostAlloc(*mut *mut c_void, usize, c_uint))?;
-    let launch = function!(
-        library,
-        cuLaunchKernel(
-            usize,
-            c_uint,
-            c_uint,
-            c_uint,
-            c_uint,
-            c_uint,
-            c_uint,
-            c_uint,
-            usize,
-            *mut *mut c_void,
-            *mut *mut c_void,
-        )
-    )?;
-    let record = function!(library, cuEventRecord(usize, usize))?;
-    let has_come = function!(library, cuEventQuery(usize))?;
-    let wait = function!(library, cuStreamWaitEvent(usize, usize, c_uint))?;
-    let query = function!(library, cuStreamQuery(usize))?;
-    let copy = function!(library, cuMemcpyHtoDAsync_v2(u64, *const c_void, usize, usize))?;
-    let current = function!(library, cuCtxGetCurrent(*mut usize))?;
-    let synchronize = function!(library, cuCtxSynchronize())?;
+#[derive(Debug, Clone, Copy)]
+struct Made {
+    context: usize,
+    kernel: usize,
+    stream: usize,
+    event: usize,
+    memory: u64,
+    /// Mapped memory of the device.
+    mapped: u64,
+    pinned: *mut c_void,
+    /// Pinned memory of this program's own.
+    registered: *mut c_void,
+}
 
-    let kernel = spin(library)?;
-    let (mapped, registered) = (mapped(library)?, registered(library)?);
-    let (mut stream, mut event, mut memory, mut pinned) = (0, 0, 0, ptr::null_mut());
-    checked("cuStreamCreate", make_stream(&raw mut stream, NON_BLOCKING))?;
-    checked("cuEventCreate", make_event(&raw mut event, WITHOUT_TIMING))?;
-    checked("cuMemAlloc", allocate(&raw mut memory, ALLOCATED))?;
-    checked("cuMemHostAlloc", pin(&raw mut pinned, COPIED, 0))?;
-    let none = ptr::null_mut();
-    let arguments = super::no_time();
-    let storage = storage().map_err(|code| GpuError { call: "cuGetExportTable", code, name: "?".to_owned() })?;
-    checked("context-local storage", (storage.put)(0, KEY, context, None))?;
-    Ok(Calls {
-        kinds: vec![
+impl Made {
+    fn by(library: Library) -> Result<Self, GpuError> {
+        let context = opened(library)?;
+        let make_stream = function!(library, cuStreamCreate(*mut usize, c_uint))?;
+        let make_event = function!(library, cuEventCreate(*mut usize, c_uint))?;
+        let allocate = function!(library, cuMemAlloc_v2(*mut u64, usize))?;
+        let pin = function!(library, cuMemHostAlloc(*mut *mut c_void, usize, c_uint))?;
+        let kernel = spin(library)?;
+        let (mapped, registered) = (mapped(library)?, registered(library)?);
+        let (mut stream, mut event, mut memory, mut pinned) = (0, 0, 0, ptr::null_mut());
+        checked("cuStreamCreate", make_stream(&raw mut stream, NON_BLOCKING))?;
+        checked("cuEventCreate", make_event(&raw mut event, WITHOUT_TIMING))?;
+        checked("cuMemAlloc", allocate(&raw mut memory, ALLOCATED))?;
+        checked("cuMemHostAlloc", pin(&raw mut pinned, COPIED, 0))?;
+        Ok(Self { context, kernel, stream, event, memory, mapped, pinned, registered })
+    }
+
+    /// Calls about these things, by the functions that this library has or shows.
+    fn kinds(self, library: Library) -> Result<Vec<(&'static str, Call)>, GpuError> {
+        let Self { context, kernel, stream, event, memory, mapped, pinned, registered } = self;
+        let allocate = function!(library, cuMemAlloc_v2(*mut u64, usize))?;
+        let free = function!(library, cuMemFree_v2(u64))?;
+        let launch = function!(
+            library,
+            cuLaunchKernel(
+                usize,
+                c_uint,
+                c_uint,
+                c_uint,
+                c_uint,
+                c_uint,
+                c_uint,
+                c_uint,
+                usize,
+                *mut *mut c_void,
+                *mut *mut c_void,
+            )
+        )?;
+        let record = function!(library, cuEventRecord(usize, usize))?;
+        let has_come = function!(library, cuEventQuery(usize))?;
+        let wait = function!(library, cuStreamWaitEvent(usize, usize, c_uint))?;
+        let query = function!(library, cuStreamQuery(usize))?;
+        let copy = function!(library, cuMemcpyHtoDAsync_v2(u64, *const c_void, usize, usize))?;
+        let current = function!(library, cuCtxGetCurrent(*mut usize))?;
+        let (arguments, none) = (super::no_time(), ptr::null_mut());
+        Ok(vec![
             ("launch", Box::new(move || launch(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, none))),
             ("record", Box::new(move || record(event, stream))),
             ("event query", Box::new(move || has_come(event))),
@@ -102,16 +116,38 @@ pub(super) fn open() -> Result<Calls, GpuError> {
                     if found == context { answer } else { u32::MAX }
                 }),
             ),
-            (
-                // By a private function, as cudart does in most of its calls.
-                "value of a context",
-                Box::new(move || {
-                    let mut found = 0;
-                    let answer = (storage.get)(&raw mut found, context, KEY);
-                    if found == context { answer } else { u32::MAX }
-                }),
-            ),
-        ],
+        ])
+    }
+}
+
+fn settle(library: Library) -> Result<Call, GpuError> {
+    let synchronize = function!(library, cuCtxSynchronize())?;
+    Ok(Box::new(move || synchronize()))
+}
+
+/// What is measured, with a context of its own.
+pub(super) fn open() -> Result<Calls, GpuError> {
+    let library = Library::open("libcuda.so.1")?;
+    let made = Made::by(library)?;
+    let context = made.context;
+    let make_stream = function!(library, cuStreamCreate(*mut usize, c_uint))?;
+    let make_event = function!(library, cuEventCreate(*mut usize, c_uint))?;
+    let end_stream = function!(library, cuStreamDestroy_v2(usize))?;
+    let end_event = function!(library, cuEventDestroy_v2(usize))?;
+    let storage = storage().map_err(|code| GpuError { call: "cuGetExportTable", code, name: "?".to_owned() })?;
+    checked("context-local storage", (storage.put)(0, KEY, context, None))?;
+    let mut kinds = made.kinds(library)?;
+    // By a private function, as cudart does in most of its calls.
+    kinds.push((
+        "value of a context",
+        Box::new(move || {
+            let mut found = 0;
+            let answer = (storage.get)(&raw mut found, context, KEY);
+            if found == context { answer } else { u32::MAX }
+        }),
+    ));
+    Ok(Calls {
+        kinds,
         making: vec![
             (
                 "event made and ended",
@@ -130,8 +166,17 @@ pub(super) fn open() -> Result<Calls, GpuError> {
                 }),
             ),
         ],
-        settle: Box::new(move || synchronize()),
+        settle: settle(library)?,
     })
+}
+
+/// Kinds of calls, each as the program finds it and as the driver itself has it, and what waits until nothing is left to
+/// be done: the same things in the same process.
+pub(super) fn pairs() -> Result<(Vec<Pair>, Call), GpuError> {
+    let (shown, own) = (Library::open("libcuda.so.1")?, Library::own("libcuda.so.1")?);
+    let made = Made::by(shown)?;
+    let kinds = made.kinds(shown)?.into_iter().zip(made.kinds(own)?);
+    Ok((kinds.map(|((name, shown), (_, own))| Pair { name, shown, own }).collect(), settle(shown)?))
 }
 
 /// The context of the first GPU, current here.
