@@ -3,18 +3,19 @@
 //! Here the copy stands on the server of a second daemon, which is named to the library for tests alone, so that the
 //! library is seen with any daemon.
 
+mod fails;
+mod level;
+
+pub(super) use level::level;
+
 use super::replay::{events, is_whole};
-use super::steps::{Victim, armed, strike};
 use integration::lab::LIMIT;
 use integration::lab::process::{Finished, Process};
 use integration::shim;
-use integration::sim::{Sim, error_of, find_event, wait};
+use integration::sim::{Sim, error_of, wait};
 use integration::under_test::{Subject, once};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 /// What the library says when a copy is ready.
@@ -36,8 +37,12 @@ pub(super) const MAKING: [&str; 9] = [
 ];
 /// Steps of a program that goes on with it.
 pub(super) const SWITCH: [&str; 3] = ["spare-memory-again", "spare-objects-again", "spare-leads"];
-/// Steps of the dead copy's end, beside a program that goes on with it.
-const BURIAL: [&str; 3] = ["burial-begun", "dead-silenced", "dead-amputated"];
+
+/// Of the threads of the simulated driver that hear from a server a copy with one context has so many.
+const OF_A_COPY: usize = 2;
+
+/// The end of what it says when the copy has all but that.
+const BUT_WHAT_CHANGES: &str = ", but for what goes on changing";
 
 /// The probe, whose spare copy is to stand on the other bench.
 pub(super) fn probe(sim: &Sim, other: &Sim, arguments: &[&str]) -> Command {
@@ -53,16 +58,6 @@ pub(super) fn has_a_spare(sim: &Sim, program: &Process) {
         let said = program.errors();
         said.rfind(STANDS) > said.rfind("no spare copy of the driver")
     });
-}
-
-/// Of the threads of the simulated driver that hear from a server a copy with one context has so many.
-const OF_A_COPY: usize = 2;
-
-/// All such threads of a program, each as its folder in `/proc`.
-fn listeners(program: &Process) -> Vec<String> {
-    let tasks = fs::read_dir(format!("/proc/{}/task", program.pid())).into_iter().flatten().flatten();
-    let is_one = |task: &PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|name| name == "cuda-mps\n");
-    tasks.map(|task| task.path()).filter(is_one).map(|task| task.display().to_string()).collect()
 }
 
 /// In which way each recovery was made.
@@ -220,217 +215,4 @@ fn what_a_spare_copy_takes_of_its_process_is_counted_and_told() {
             assert!((file / 50..file + (256 << 20)).contains(&bytes), "{subject}: {of}, of a file of {file} bytes");
         }
     });
-}
-
-/// What the library says when the copy has all that the program has, to the end of the line.
-const IS_LEVEL: &str = "the spare copy has all that the program has\n";
-/// The same of one at rest, whose variables the copy has, too.
-const IS_LEVEL_AT_REST: &str = "the spare copy has all that the program has, which is at rest\n";
-
-/// Where it has said so the last time.
-pub(super) fn level(said: &str) -> Option<usize> {
-    said.rfind(IS_LEVEL).max(said.rfind(IS_LEVEL_AT_REST))
-}
-
-/// The last recovery of a program at rest that has so many threads with their objects, whose copy was level.
-fn switch_of(subject: &Subject, threads: usize) -> Value {
-    let benches = [Sim::started(subject, &[]), Sim::started(subject, &[])];
-    let threads = threads.to_string();
-    let arguments = ["--recoveries", "1", "--seconds", "600", "--idle", "--threads", &threads];
-    let program = Process::start(&mut probe(&benches[0], &benches[1], &[&arguments[..], &EVERYTHING].concat()));
-    benches[0].wait_event(&program, "ready");
-    has_a_spare(&benches[0], &program);
-    // Nothing is given any more, so variables are read once, and the copy follows.
-    wait(&benches[0], "a level copy", || {
-        let said = program.errors();
-        said.rfind(IS_LEVEL_AT_REST) > said.rfind(STANDS)
-    });
-    assert_eq!(error_of(&benches[0].run("mps-aggressor", &["oob"])), Some(700), "{subject}");
-    let finished = program.finish(LIMIT).expect("it ends");
-    is_whole(&finished, 1, &format!("{subject}: {threads} threads"));
-    assert_eq!(ways(&finished), [BY_THE_SPARE], "{subject}: {finished:?}");
-    let recovery = events(&finished, "recovered").pop().expect("one")["recovery"].clone();
-    assert_eq!(recovery["behind"], 0, "{subject}: {threads} threads: {finished:?}");
-    recovery
-}
-
-#[test]
-fn a_switch_to_a_level_copy_makes_as_many_calls_whatever_the_program_has() {
-    once(|subject| {
-        let (few, many) = (switch_of(subject, 1), switch_of(subject, 8));
-        let of = |recovery: &Value, name: &str| recovery[name].as_u64().expect("a number");
-        assert!(of(&many, "objects") > of(&few, "objects") + 10, "{few}, {many}");
-        assert_eq!(of(&few, "calls"), of(&many, "calls"), "{few}, {many}");
-        assert!(of(&few, "calls") < 10, "{few}");
-    });
-}
-
-/// The end of what it says when it has all but that.
-const BUT_WHAT_CHANGES: &str = ", but for what goes on changing";
-
-#[test]
-fn copies_follow_a_program_at_work_that_changes_a_variable_and_graphs_in_each_round() {
-    let recoveries = with_one_daemon(3, &["--variable", "--graph", "--pinned", "--library", "--light"]);
-    assert_eq!(recoveries.len(), 3);
-}
-
-/// A scene that is played while a copy stands and is level, until it is recovered; its line.
-fn scene(subject: &Subject, name: &str) -> Value {
-    let benches = [Sim::started(subject, &[]), Sim::started(subject, &[])];
-    let program = Process::start(&mut probe(&benches[0], &benches[1], &["--scene", name]));
-    benches[0].wait_event(&program, "pending");
-    has_a_spare(&benches[0], &program);
-    wait(&benches[0], "a level copy", || level(&program.errors()) > program.errors().rfind(STANDS));
-    assert_eq!(error_of(&benches[0].run("mps-aggressor", &["oob"])), Some(700), "{subject}");
-    let finished = program.finish(LIMIT).expect("it ends");
-    assert_eq!(error_of(&finished), None, "{subject}: {name}: {finished:?}");
-    let line = find_event(&finished.stdout_text(), "scene").expect("its line");
-    assert_eq!(line["recovery"]["way"], BY_THE_SPARE, "{subject}: {name}: {finished:?}");
-    line["heard"].clone()
-}
-
-#[test]
-fn a_spare_copy_has_the_stacks_that_kernels_need_and_the_program_is_told_its_own_limit() {
-    once(|subject| {
-        let of = |name| {
-            let heard = scene(subject, name);
-            (heard["limits"].clone(), heard["word"].as_u64())
-        };
-        assert_eq!(of("deep-kernel-later"), (json!([1024, 1024, 1024]), Some(28)), "{subject}");
-        assert_eq!(of("deep-kernel-before"), (json!([1024, 1024, 1024]), Some(28)), "{subject}");
-        assert_eq!(of("stack-limit"), (json!([2048, 2048, 4096]), Some(28)), "{subject}");
-    });
-}
-
-#[test]
-fn without_a_daemon_that_gives_servers_for_spares_a_program_is_recovered_without() {
-    once(|subject| {
-        let sim = Sim::new(subject, &[]);
-        sim.config("[domains]\nspares = false\n");
-        sim.lab.start(&[]);
-        let mut command = shim::recording(sim.command("mps-replay-probe", &["--recoveries", "1", "--seconds", "600"]));
-        let program = Process::start(command.env("MPS_SHIM_REPLAY", "spare"));
-        sim.wait_event(&program, "ready");
-        wait(&sim, "a word", || program.errors().contains("no spare copy of the driver: the daemon gives no server"));
-        assert_eq!(error_of(&sim.run("mps-aggressor", &["oob"])), Some(700), "{subject}");
-        let finished = program.finish(LIMIT).expect("it ends");
-        is_whole(&finished, 1, &subject.to_string());
-        assert_eq!(ways(&finished), [2], "{subject}: {finished:?}");
-    });
-}
-
-#[test]
-fn a_program_whose_spare_copy_is_dead_too_is_recovered_without() {
-    once(|subject| {
-        let benches = [Sim::started(subject, &[]), Sim::started(subject, &[])];
-        let arguments = ["--recoveries", "1", "--seconds", "600"];
-        let program = Process::start(&mut probe(&benches[0], &benches[1], &arguments));
-        benches[0].wait_event(&program, "ready");
-        has_a_spare(&benches[0], &program);
-        let before = listeners(&program);
-        kill(Pid::from_raw(benches[1].server()), Signal::SIGKILL).expect("it runs");
-        // The program's daemon cannot speak of that server, so its copy must have heard of the end itself.
-        let is_there = |thread: &&String| listeners(&program).contains(*thread);
-        wait(&benches[0], "the copy hears", || before.iter().filter(is_there).count() + OF_A_COPY <= before.len());
-        kill(Pid::from_raw(benches[0].server()), Signal::SIGKILL).expect("it runs");
-        let finished = program.finish(LIMIT).expect("it ends");
-        is_whole(&finished, 1, &subject.to_string());
-        assert_ne!(ways(&finished), [BY_THE_SPARE], "{subject}: {finished:?}");
-    });
-}
-
-/// NVIDIA's driver closes descriptor 0 where it gets no context.
-#[test]
-fn a_spare_copy_that_gets_no_context_leaves_the_program_its_standard_input() {
-    once(|subject| {
-        let sim = Sim::started(subject, &[("MPS_SIM_FAIL_AT", "2:cuDevicePrimaryCtxRetain")]);
-        let mut command = shim::recording(sim.command("mps-replay-probe", &["--light", "--until-stdin-closes"]));
-        let program = Process::start_with_input(command.env("MPS_SHIM_REPLAY", "spare"));
-        sim.wait_event(&program, "ready");
-        let input = fs::read_link(format!("/proc/{}/fd/0", program.pid())).expect("it has one");
-        wait(&sim, "the refusal", || {
-            program.errors().contains("no spare copy of the driver: cuDevicePrimaryCtxRetain")
-        });
-        assert!(program.errors().contains("the driver would close descriptor 0"), "{subject}");
-        assert_eq!(fs::read_link(format!("/proc/{}/fd/0", program.pid())).ok(), Some(input), "{subject}");
-        let finished = program.finish(LIMIT).expect("it ends");
-        is_whole(&finished, 0, &subject.to_string());
-    });
-}
-
-/// NVIDIA's driver writes to its server's pipe when a context is torn down, and a program in C ends by a broken one: the copy
-/// is given up by a thread that takes no signals. One of the copy's own that was just woken ends with it.
-#[test]
-fn a_program_whose_spare_copys_server_dies_gets_another_copy_and_no_broken_pipe() {
-    once(|subject| {
-        let sim = Sim::started(subject, &[]);
-        let arguments = ["--light", "--breakable", "--until-stdin-closes"];
-        let mut command = shim::recording(sim.command("mps-replay-probe", &arguments));
-        command.envs([("MPS_SHIM_REPLAY", "spare"), ("MPS_SHIM_LOG", "1"), ("MPS_SIM_WOKEN", "1")]);
-        let program = Process::start_with_input(&mut command);
-        sim.wait_event(&program, "ready");
-        wait(&sim, "a spare copy", || stands_now(&program));
-        let descriptors = || fs::read_dir(format!("/proc/{}/fd", program.pid())).expect("it runs").count();
-        let before = descriptors();
-        let log = sim.lab.log("control.log");
-        let ready =
-            log.lines().filter_map(|line| line.split_once("NEW SERVER ")?.1.strip_suffix(": Ready")?.parse().ok());
-        let of_the_spare = ready.into_iter().nth(1).expect("the first one is the program's own");
-        kill(Pid::from_raw(of_the_spare), Signal::SIGKILL).expect("it runs");
-        wait(&sim, "a word of its end", || program.errors().contains("no spare copy of the driver"));
-        wait(&sim, "another copy", || stands_now(&program));
-        // The first copy that the library has loaded stays, with something else in its descriptors' places.
-        wait(&sim, "no more than another copy's", || descriptors() < before + 50);
-        let finished = program.finish(LIMIT).expect("it ends");
-        is_whole(&finished, 0, &subject.to_string());
-    });
-}
-
-/// A program that is stopped or killed at a step, with its servers of both benches.
-fn struck(victim: Victim, step: &str, is_ready: bool) {
-    once(|subject| {
-        let context = format!("{subject}: {victim:?} at {step}");
-        let benches = [Sim::started(subject, &[]), Sim::started(subject, &[])];
-        // The dead copy is cut off beside a program that goes on, and may end before.
-        let recoveries = if BURIAL.contains(&step) { "2" } else { "1" };
-        let mut command = probe(&benches[0], &benches[1], &["--recoveries", recoveries, "--seconds", "600", "--light"]);
-        let program = Process::start(command.envs(armed(victim, step, 1)));
-        if is_ready {
-            benches[0].wait_event(&program, "ready");
-            has_a_spare(&benches[0], &program);
-            kill(Pid::from_raw(benches[0].server()), Signal::SIGKILL).expect("it runs");
-        }
-        // The spare copy's server alone where the other one is dead already.
-        strike(&benches[1], program.pid(), victim, step);
-        if !is_ready && victim == Victim::Servers {
-            wait(&benches[0], "a server", || !benches[0].servers().is_empty());
-            kill(Pid::from_raw(benches[0].server()), Signal::SIGKILL).expect("it runs");
-        }
-        let finished = program.finish(LIMIT).expect("it ends");
-        let output = finished.stdout_text();
-        assert!(find_event(&output, "wrong").is_none(), "{context}: {finished:?}");
-        if victim == Victim::Program {
-            assert_eq!(finished.signal, Some(9), "{context}: {finished:?}");
-        } else {
-            // Either it goes on with every byte right, or it ends with an error.
-            let is_whole = find_event(&output, "end").is_some_and(|end| end["is_intact"] == true);
-            assert_eq!(is_whole, error_of(&finished).is_none(), "{context}: {finished:?}");
-            assert_eq!(finished.signal, None, "{context}: {finished:?}");
-        }
-        for bench in &benches {
-            assert_eq!(error_of(&bench.run("mps-first-alloc", &[])), None, "{context}: the next one is served");
-        }
-    });
-}
-
-#[test]
-fn a_program_killed_at_any_step_of_its_spare_copy_leaves_its_neighbours_unharmed() {
-    MAKING.iter().for_each(|step| struck(Victim::Program, step, false));
-    SWITCH.iter().chain(&BURIAL).for_each(|step| struck(Victim::Program, step, true));
-}
-
-#[test]
-fn a_server_killed_at_any_step_of_a_spare_copy_costs_the_program_no_torn_byte() {
-    MAKING.iter().for_each(|step| struck(Victim::Servers, step, false));
-    SWITCH.iter().chain(&BURIAL).for_each(|step| struck(Victim::Servers, step, true));
 }

@@ -13,10 +13,15 @@
 //! that work either, and says nothing of it; and whoever has a mark with a number of another lane has it from somebody
 //! who has seen that number, and thus sees what was said before it.
 
-use std::{
-    hint::cold_path,
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
-};
+mod lane;
+mod mark;
+
+pub(super) use lane::Piece;
+pub(super) use mark::{Mark, Noted};
+
+use std::{hint::cold_path, sync::atomic::Ordering};
+
+use lane::Lane;
 
 /// Threads that have a lane of their own.
 const OWNERS: usize = 3;
@@ -28,14 +33,6 @@ const ON_ITS_WAY: u64 = 1 << 48;
 /// In a seat's place: no thread has the lane yet.
 const NOBODY: u32 = 0;
 
-/// How far a stream's work had come at some time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mark([u64; LANES]);
-
-/// A [`Mark`] that one thread writes and others read. Who reads it finds out elsewhere whether it is whole.
-#[derive(Debug)]
-pub(super) struct Noted([AtomicU64; LANES]);
-
 /// A piece of work that is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Given {
@@ -45,110 +42,10 @@ pub(super) struct Given {
     waits_for: u64,
 }
 
-#[derive(Debug)]
-#[repr(C)]
-struct Lane {
-    /// Its thread's seat.
-    owner: AtomicU32,
-    /// Of the first lane: any other one may have been used.
-    is_one_of_many: AtomicBool,
-    /// How many pieces of work there were, and, from [`ON_ITS_WAY`] on, how many calls with one are in the driver.
-    given: AtomicU64,
-    /// Of the common lane: up to which piece of work all calls had come back.
-    settled: AtomicU64,
-    completed: AtomicU64,
-}
-
 /// A stream's numbers.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(super) struct Counts([Lane; LANES]);
-
-/// A piece of work that a thread gives in a lane of its own.
-#[derive(Debug)]
-pub(super) struct Piece {
-    lane: &'static Lane,
-    number: u64,
-}
-
-impl Piece {
-    /// Its call has come back ([`Counts::came_back`]).
-    #[inline(always)]
-    pub(super) fn came_back(&self, is_given: bool) {
-        self.lane.given.store(self.number - u64::from(!is_given), Ordering::Release);
-    }
-}
-
-impl Lane {
-    const fn new() -> Self {
-        Self {
-            owner: AtomicU32::new(NOBODY),
-            is_one_of_many: AtomicBool::new(false),
-            given: AtomicU64::new(0),
-            settled: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
-        }
-    }
-
-    fn submitted(&self) -> u64 {
-        self.given.load(Ordering::Acquire) % ON_ITS_WAY
-    }
-
-    fn completed(&self) -> u64 {
-        self.completed.load(Ordering::Acquire)
-    }
-
-    /// A call of its thread begins, which has no other one on its way here; the number of what it gives.
-    #[inline(always)]
-    fn give(&self) -> u64 {
-        let before = self.given.load(Ordering::Relaxed);
-        self.given.store(before + ON_ITS_WAY + 1, Ordering::Release);
-        before + 1
-    }
-
-    /// Up to which piece of work all calls have come back. Not for the common lane.
-    #[inline(always)]
-    fn come_back(&self) -> u64 {
-        let given = self.given.load(Ordering::Acquire);
-        if given / ON_ITS_WAY == 0 {
-            given
-        } else {
-            // Its thread has one call on its way.
-            cold_path();
-            given % ON_ITS_WAY - 1
-        }
-    }
-
-    /// It is known to have come so far. Nearly always that is known already.
-    #[inline(always)]
-    fn complete(&self, number: u64) {
-        if self.completed() < number {
-            self.completed.fetch_max(number, Ordering::AcqRel);
-        }
-    }
-}
-
-impl Noted {
-    pub(super) const fn none() -> Self {
-        Self([const { AtomicU64::new(0) }; LANES])
-    }
-
-    #[inline(always)]
-    pub(super) fn note(&self, mark: &Mark) {
-        for (noted, number) in self.0.iter().zip(mark.0) {
-            noted.store(number, Ordering::Relaxed);
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn read(&self) -> Mark {
-        let mut mark = [0; LANES];
-        for (number, noted) in mark.iter_mut().zip(&self.0) {
-            *number = noted.load(Ordering::Relaxed);
-        }
-        Mark(mark)
-    }
-}
 
 impl Counts {
     pub(super) const fn none() -> Self {
