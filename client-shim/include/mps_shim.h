@@ -20,9 +20,10 @@ struct mps_shim_region {
     int32_t descriptor; /* it stays the library's: copy it, do not close it */
 };
 
-/* Writes the kept ranges to `regions`, `room` of them at most, and returns how many there are: 0 unless MPS_SHIM_KEEP is
- * set. Ranges whose descriptor the program has closed are not among them. Who maps one at its address in another process
- * reserves whole multiples of 32 MiB around it: the driver puts a smaller or an unaligned range elsewhere. */
+/* Writes the kept ranges to `regions`, `room` of them at most, and returns how many there are: 0 unless MPS_SHIM_KEEP, or
+ * `[replay] keep` of the daemon's configuration where that says nothing, has memory kept. Ranges whose descriptor the
+ * program has closed are not among them. Who maps one at its address in another process reserves whole multiples of 32 MiB
+ * around it: the driver puts a smaller or an unaligned range elsewhere. */
 size_t mps_shim_regions(struct mps_shim_region *regions, size_t room);
 
 /* The last recovery of this process, with MPS_SHIM_REPLAY. Fields are added at the end alone. */

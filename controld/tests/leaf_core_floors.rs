@@ -12,7 +12,7 @@ mod rooms;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The rooms, from the ground up: each may know those before it. The first sixteen are what the others tell each other.
+/// The rooms, from the ground up: each may know those before it. The first seventeen are what the others tell each other.
 const ROOMS: [&str; 29] = [
     "ids",
     "milliseconds",

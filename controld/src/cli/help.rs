@@ -27,7 +27,7 @@ pub(super) const REPORT_OPTIONS: &[(&str, &str)] = &[
     ("--memory", "Ask the driver how much GPU memory each client has."),
     ("--wide", "The same as -o wide."),
     ("--format FORMAT", "table or csv; with ,noheader behind it without the names of the columns."),
-    ("--server NAME", "Only the clients of this server."),
+    ("--server NAME", "Only what belongs to this server."),
     ("--all", "The clients of every server, as without it."),
     ("--user UID", "All clients of this user."),
     ("--server PID", "All clients of this server."),

@@ -90,7 +90,7 @@ pub const LOCAL_COMMANDS: &[LocalSpec] = &[
     },
     LocalSpec {
         name: "stop-client",
-        arguments: "[-o table|wide|json] [--utc] [--timeout S] [--grace S] [--no-signal] PID...|--cgroup PATH|--all-of PID|self",
+        arguments: "[-o table|wide|json] [--utc] [--json] [--timeout S] [--grace S] [--no-signal] PID...|--cgroup PATH|--all-of PID|self",
         help: "End clients without harm to others: terminate, then SIGTERM, then SIGKILL.",
         options: &[
             ("--cgroup PATH", "All clients in this cgroup and below it."),
@@ -100,6 +100,7 @@ pub const LOCAL_COMMANDS: &[LocalSpec] = &[
             ("--no-signal", "End the work on the GPU and send no signal."),
             FORM,
             UTC,
+            JSON,
         ],
         parse: stop::parse,
     },
