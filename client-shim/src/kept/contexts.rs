@@ -12,7 +12,7 @@ use super::{
     },
     objects::{
         current::{current, is_active, primary_of},
-        objects, recipes,
+        end_captures, objects, recipes,
     },
     shared,
     streams::callbacks,
@@ -102,6 +102,7 @@ fn end(context: CUcontext) -> Result<(), Bypass> {
     shared::ended_context(names::name_of(context.0));
     callbacks::ended_context(names::name_of(context.0));
     objects(|objects| objects.contexts.forget(context.0))?;
+    end_captures(|_, of| of == context.0)?;
     memory(|memory| memory.slabs.remove_context(context.0))?.into_iter().for_each(Region::destroy);
     Ok(())
 }

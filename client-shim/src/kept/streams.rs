@@ -11,9 +11,9 @@ use super::{
     code::stacks,
     graphs,
     objects::{
-        change_captures,
+        begin_capture,
         current::context,
-        ends, has_capture, keep, recipes,
+        end_captures, ends, has_capture, keep, recipes,
         recipes::{Recipe, Setting},
     },
     shared,
@@ -29,8 +29,8 @@ use crate::{
         names,
         result::CUresult,
         types::{
-            CUdeviceptr, CUevent, CUfunc_cache, CUgraph, CUlimit, CUpointer_attribute, CUstream, CUstreamAttrID,
-            CUstreamAttrValue, Key as _, c_void,
+            CUcontext, CUdeviceptr, CUevent, CUfunc_cache, CUgraph, CUlimit, CUpointer_attribute, CUstream,
+            CUstreamAttrID, CUstreamAttrValue, Key as _, c_void,
         },
     },
     process::settings,
@@ -135,7 +135,17 @@ pub(crate) fn pointer_attribute(
 
 /// A stream is being captured.
 pub(crate) fn begun(stream: CUstream) -> Result<(), Bypass> {
-    change_captures(|captures| captures.insert(progress::captured(stream)))
+    begin_capture(progress::captured(stream), context_of(stream))
+}
+
+/// The context that a stream is of: a thread's default stream is of the current one.
+fn context_of(stream: CUstream) -> usize {
+    let mut context = CUcontext(0);
+    let answer = match stream.0 {
+        0 | PER_THREAD => driver!(context::cuCtxGetCurrent(&raw mut context)),
+        _ => driver!(stream::cuStreamGetCtx(stream, &raw mut context)),
+    };
+    if answer.is_success() { context.0 } else { 0 }
 }
 
 /// Logic of `cuStreamDestroy`, which ends a capture too.
@@ -144,10 +154,18 @@ pub(crate) fn end_stream(
     stream: CUstream,
 ) -> Result<CUresult, Bypass> {
     let answer = ends(driver, stream)?;
-    if answer.is_success() && has_capture() {
-        change_captures(|captures| captures.remove(&progress::captured(stream)))?;
+    if answer.is_success() {
+        end_capture_of(stream)?;
     }
     Ok(answer)
+}
+
+fn end_capture_of(stream: CUstream) -> Result<(), Bypass> {
+    if !has_capture() {
+        return Ok(());
+    }
+    let ended = progress::captured(stream);
+    end_captures(|stream, _| stream == ended)
 }
 
 /// Logic of `cuStreamEndCapture`. A capture that was broken ends here too, with an error.
@@ -157,7 +175,7 @@ pub(crate) fn end_capture(
     graph: *mut CUgraph,
 ) -> Result<CUresult, Bypass> {
     let answer = driver.pass();
-    change_captures(|captures| captures.remove(&progress::captured(stream)))?;
+    end_capture_of(stream)?;
     if answer.is_success() && !graph.is_null() && settings::is_recording() {
         // SAFETY: the driver has just written there.
         graphs::made("cuStreamEndCapture", unsafe { *graph })?;

@@ -119,6 +119,7 @@ impl Driver {
             // One that is gone already needs nothing.
             let _unmapped = crate::vmm::unmap(bytes, size);
         }
+        tables.graphs.end_captures(handle);
         tables.context_limits.retain(|(of, _), _| *of != handle);
         tables.stream_attributes.retain(|(of, _), _| *of != handle);
         let owned: Vec<usize> = tables

@@ -109,6 +109,8 @@ pub(crate) struct Step {
 #[derive(Debug, Clone)]
 pub(crate) struct Capture {
     pub(crate) graph: usize,
+    /// The stream's.
+    pub(crate) context: usize,
     pub(crate) last: Vec<usize>,
     /// By whom it was begun, if it was on this stream.
     pub(crate) begun: Option<Begun>,
@@ -150,6 +152,14 @@ impl Graphs {
         of.edges.extend(edges);
         self.nodes.insert(handle, Node { graph, task, attributes: BTreeMap::new() });
         Ok(())
+    }
+
+    /// A context has ended, and the captures that its streams have a part in.
+    pub(crate) fn end_captures(&mut self, context: usize) {
+        let of_context = self.captures.values().filter(|capture| capture.context == context);
+        let ended: Vec<usize> = of_context.map(|capture| capture.graph).collect();
+        self.captures.retain(|_, capture| !ended.contains(&capture.graph));
+        self.events.retain(|_, (graph, _)| !ended.contains(graph));
     }
 
     /// Adds what a stream under capture is given; whether it is under capture.

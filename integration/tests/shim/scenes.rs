@@ -1,6 +1,7 @@
 //! What counts as evidence that work was done, what does not, and who is told of work that was lost: scenes of
 //! `mps-replay-probe`, each on a server that is killed under its work.
 
+mod captures;
 mod functions;
 mod gpus;
 mod unheard;

@@ -10,7 +10,7 @@ pub(crate) mod textures;
 mod written;
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -32,8 +32,9 @@ use recipes::{Recipe, Recipes};
 pub(crate) struct Objects {
     /// The contexts that something was made in.
     pub(crate) contexts: Contexts,
-    /// Streams on which a capture has begun, by handle or by name of a thread's default stream.
-    pub(crate) captures: BTreeSet<usize>,
+    /// Streams on which a capture has begun, by handle or by name of a thread's default stream, with their contexts: 0 where
+    /// the driver has not said which.
+    pub(crate) captures: BTreeMap<usize, usize>,
     /// How to make all else again.
     pub(crate) recipes: Recipes,
 }
@@ -52,8 +53,22 @@ pub(crate) fn recipes<T>(work: impl FnOnce(&mut Recipes) -> T) -> Result<T, Bypa
     if settings::is_recording() { objects(|objects| work(&mut objects.recipes)) } else { Err(Bypass::NotKeeping) }
 }
 
-/// A capture has begun or ended.
-pub(super) fn change_captures(change: impl FnOnce(&mut BTreeSet<usize>) -> bool) -> Result<(), Bypass> {
+/// A capture of a stream of this context has begun.
+pub(super) fn begin_capture(stream: usize, context: usize) -> Result<(), Bypass> {
+    change_captures(|captures| {
+        captures.insert(stream, context);
+    })
+}
+
+/// The captures have ended of which this is said, by stream and context.
+pub(super) fn end_captures(have_ended: impl Fn(usize, usize) -> bool) -> Result<(), Bypass> {
+    if !has_capture() {
+        return Ok(());
+    }
+    change_captures(|captures| captures.retain(|stream, context| !have_ended(*stream, *context)))
+}
+
+fn change_captures(change: impl FnOnce(&mut BTreeMap<usize, usize>)) -> Result<(), Bypass> {
     objects(|objects| {
         change(&mut objects.captures);
         CAPTURES.store(objects.captures.len(), Ordering::Release);

@@ -150,7 +150,8 @@ entry_points! {
         }
         tables.graphs.graphs.insert(graph, Graph::default());
         let begun = Some(Begun::new(mode));
-        tables.graphs.captures.insert(stream, Capture { graph, last: Vec::new(), begun, is_broken: false });
+        let capture = Capture { graph, context: context.handle, last: Vec::new(), begun, is_broken: false };
+        tables.graphs.captures.insert(stream, capture);
         Ok(())
     }
 

@@ -125,7 +125,8 @@ entry_points! {
             let mut tables = driver.tables();
             if let Some((graph, last)) = tables.graphs.events.get(&event).cloned() {
                 // The stream comes after what the event was recorded after, and is of that capture from now on.
-                let joined = Capture { graph, last: Vec::new(), begun: None, is_broken: false };
+                let context = context.handle;
+                let joined = Capture { graph, context, last: Vec::new(), begun: None, is_broken: false };
                 let capture = tables.graphs.captures.entry(handle).or_insert(joined);
                 if capture.graph != graph {
                     return Err(Code::STREAM_CAPTURE_UNSUPPORTED);

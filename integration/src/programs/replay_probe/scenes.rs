@@ -7,6 +7,7 @@
 mod arrays;
 mod attributes;
 mod beside;
+mod captures;
 mod evidence;
 mod functions;
 mod memory;
@@ -38,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 54] = [
+const SCENES: [(&str, Scene); 57] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -83,6 +84,9 @@ const SCENES: [(&str, Scene); 54] = [
     ("foreign-files", beside::foreign_files),
     ("children", beside::children),
     ("memory-beside-a-capture", beside::memory_beside_a_capture),
+    ("capture-of-a-reset-context", captures::reset),
+    ("capture-of-a-destroyed-context", captures::context),
+    ("capture-of-an-ended-thread", captures::thread),
     ("arrays-of-two-devices", arrays::two_devices),
     ("textures-without-arrays", arrays::without_arrays),
     ("limits-of-arrays", arrays::limits),

@@ -33,9 +33,14 @@ const BETWEEN_PIPES: Duration = Duration::from_millis(1);
 /// Does wrong on the current context's GPU: what the call answers that finds out, and the next one.
 pub(super) fn fault(stage: &Stage) -> Result<[u32; 2], GpuError> {
     stage.gpu.launch(stage.trap, 1, &[])?;
+    Ok(found())
+}
+
+/// What the call answers that finds out what was done wrong, and the next one.
+pub(super) fn found() -> [u32; 2] {
     // SAFETY: a context is current.
     let ask = || code(unsafe { sys::cuCtxSynchronize() });
-    Ok([ask(), ask()])
+    [ask(), ask()]
 }
 
 fn kernel(of: sys::CUmodule, name: &CStr) -> Result<Kernel, GpuError> {

@@ -1,0 +1,75 @@
+//! Captures that nobody ends by `cuStreamEndCapture`.
+#![expect(unsafe_code, reason = "the driver's functions are unsafe")]
+
+use super::{Given, GpuError, Stage, beside, check, code, count_of, current, enter, function, stream};
+use crate::programs::gpu::Gpu;
+use crate::programs::replay_probe::failed;
+use cudarc::driver::sys::{self, CUstreamCaptureMode};
+use serde_json::{Value, json};
+use std::ptr::null_mut;
+
+/// How often memory is taken, and which part of the GPU's each time.
+const TIMES: usize = 8;
+const PART: usize = 3;
+
+fn begin(stream: sys::CUstream) -> Result<(), GpuError> {
+    let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+    // SAFETY: it is ours.
+    check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream, mode) })
+}
+
+/// Takes more memory in sum than the GPU has, and gives each piece back: what the calls answer that are not answered with 0.
+fn refused() -> Result<Vec<[u32; 2]>, GpuError> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: the results are variables of ours.
+    check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
+    let come_and_go = || {
+        let mut address = 0;
+        // SAFETY: the result is a variable of ours.
+        let made = unsafe { sys::cuMemAlloc_v2(&raw mut address, total / PART) };
+        // SAFETY: made above, or nothing.
+        let freed = unsafe { sys::cuMemFree_v2(address) };
+        [code(made), code(freed)]
+    };
+    Ok(std::iter::repeat_with(come_and_go).take(TIMES).filter(|answers| *answers != [0, 0]).collect())
+}
+
+fn heard(refused: &[[u32; 2]], found: [u32; 2]) -> Value {
+    json!({ "refused": refused, "found": found, "recoveries": count_of() })
+}
+
+/// The context is reset while a stream of it is captured.
+pub(super) fn reset(_stage: &Stage) -> Result<Value, GpuError> {
+    begin(stream(1)?)?;
+    let mut gpu = Gpu::reset(0)?;
+    let (refused, trap) = (refused()?, gpu.kernel("trap")?);
+    gpu.launch(trap, 1, &[])?;
+    Ok(heard(&refused, beside::found()))
+}
+
+/// Another context is destroyed while a stream of it is captured.
+pub(super) fn context(stage: &Stage) -> Result<Value, GpuError> {
+    let mut other = null_mut();
+    // SAFETY: the result is a variable of ours.
+    check("cuCtxCreate", unsafe { sys::cuCtxCreate_v4(&raw mut other, null_mut(), 0, 0) })?;
+    begin(stream(1)?)?;
+    // SAFETY: made above, and not used again.
+    check("cuCtxDestroy", unsafe { sys::cuCtxDestroy_v2(other) })?;
+    Ok(heard(&refused()?, beside::fault(stage)?))
+}
+
+/// A thread ends while its own default stream is captured, in the way that forbids nobody anything.
+pub(super) fn thread(stage: &Stage) -> Result<Value, GpuError> {
+    type Begin = unsafe extern "C" fn(sys::CUstream, CUstreamCaptureMode) -> sys::CUresult;
+    // SAFETY: the function of this name has this type.
+    let begin: Begin = unsafe { std::mem::transmute(function(c"cuStreamBeginCapture_v2_ptsz")?) };
+    let context = Given(current()?);
+    let begun = std::thread::spawn(move || {
+        enter(context.get())?;
+        // SAFETY: the thread's own.
+        let answer = unsafe { begin(null_mut(), CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED) };
+        check("cuStreamBeginCapture", answer)
+    });
+    begun.join().map_err(|_| failed("thread", "it has panicked"))??;
+    Ok(heard(&refused()?, beside::fault(stage)?))
+}
