@@ -1,13 +1,16 @@
-//! What each thread has in the driver: its stack of contexts, and what it was told.
+//! What each thread has in the driver: its stack of contexts, its mode of captures, and what it was told.
 //!
-//! A copy of the driver knows nothing of the stacks that the one before it had. So they are noted here, by name, and put
-//! on the new copy's when a thread comes in again.
+//! A copy of the driver knows nothing of the stacks and modes that the one before it had. So they are noted here, contexts
+//! by name, and given to the new copy when a thread comes in again.
 #![expect(unsafe_code, reason = "calls the driver, and finds what is the thread's own without the loader")]
 
 use std::cell::{Cell, RefCell};
 
 use super::{descent::Descent, gate::Passer, names};
-use crate::{cuda::types::CUcontext, process::birth};
+use crate::{
+    cuda::types::{CUcontext, CUstreamCaptureMode},
+    process::birth,
+};
 
 /// What is known of a thread, in one place: finding it is what costs in a library that is loaded at run time. It begins
 /// with zeros.
@@ -28,6 +31,9 @@ pub(crate) struct Here {
     heard: Cell<u64>,
 }
 
+/// `CU_STREAM_CAPTURE_MODE_GLOBAL`, in which every thread begins.
+const GLOBAL: CUstreamCaptureMode = 0;
+
 /// As many bytes as there are at `mps_shim_here`.
 const SIZE: usize = 64;
 const _: () = assert!(size_of::<Here>() <= SIZE && align_of::<Here>() <= SIZE);
@@ -37,6 +43,8 @@ thread_local! {
     static DESCENT: Cell<Option<Descent>> = const { Cell::new(None) };
     /// Its end is the thread's.
     static SEATED: Seated = const { Seated };
+    /// What the program has exchanged its mode of captures for.
+    static MODE: Cell<CUstreamCaptureMode> = const { Cell::new(GLOBAL) };
     /// Contexts by name, the current one last.
     static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
@@ -135,13 +143,18 @@ pub(crate) fn destroyed(context: usize) {
     });
 }
 
+/// This thread's calls are allowed beside captures as this mode says, from now on.
+pub(crate) fn set_capture_mode(mode: CUstreamCaptureMode) {
+    MODE.set(mode);
+}
+
 impl Here {
     /// The current context by name, 0 if there is none.
     pub(crate) fn current(&self) -> usize {
         self.current.get()
     }
 
-    /// Brings this thread to the copy of this number: its stack is put there.
+    /// Brings this thread to the copy of this number: it has its mode and its stack there.
     pub(crate) fn arrive(&self, generation: u64) {
         let before = self.copy.replace(generation + 1);
         if before == generation + 1 {
@@ -156,6 +169,11 @@ impl Here {
                 self.born.set(birth::of_this_thread());
             }
             return;
+        }
+        let mut mode = MODE.get();
+        if mode != GLOBAL {
+            // The copy had none of this thread's.
+            let _global = driver!(stream::cuThreadExchangeStreamCaptureMode(&raw mut mode));
         }
         // A context that has ended is left out. NVIDIA's driver would take its handle, which is of a dead copy, for a context of
         // its own, and end the program when the thread ends (580.159.04).

@@ -24,13 +24,14 @@ use crate::{
         call::{Bypass, Driver},
         functions::{
             Function,
-            stream::{cuStreamDestroy_v2, cuStreamEndCapture},
+            stream::{cuStreamDestroy_v2, cuStreamEndCapture, cuThreadExchangeStreamCaptureMode},
         },
         names,
         result::CUresult,
+        threads,
         types::{
             CUcontext, CUdeviceptr, CUevent, CUfunc_cache, CUgraph, CUlimit, CUpointer_attribute, CUstream,
-            CUstreamAttrID, CUstreamAttrValue, Key as _, c_void,
+            CUstreamAttrID, CUstreamAttrValue, CUstreamCaptureMode, Key as _, c_void,
         },
     },
     process::settings,
@@ -146,6 +147,23 @@ fn context_of(stream: CUstream) -> usize {
         _ => driver!(stream::cuStreamGetCtx(stream, &raw mut context)),
     };
     if answer.is_success() { context.0 } else { 0 }
+}
+
+/// Logic of `cuThreadExchangeStreamCaptureMode`: what the program has exchanged is the thread's in each later copy, too.
+pub(crate) fn exchange_mode(
+    driver: &mut Driver<cuThreadExchangeStreamCaptureMode::Signature>,
+    mode: *mut CUstreamCaptureMode,
+) -> Result<CUresult, Bypass> {
+    if mode.is_null() {
+        return Err(Bypass::ForTheDriver);
+    }
+    // SAFETY: the driver reads it there, too, before it writes what the mode was.
+    let wanted = unsafe { mode.read_unaligned() };
+    let answer = driver.pass();
+    if answer.is_success() {
+        threads::set_capture_mode(wanted);
+    }
+    Ok(answer)
 }
 
 /// Logic of `cuStreamDestroy`, which ends a capture too.

@@ -68,7 +68,8 @@ macro_rules! stream {
                 fn cuStreamWriteValue64_v2(
                     stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint,
                 ) / _ptsz: Submits;
-                fn cuThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode);
+                fn cuThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode)
+                    => kept::streams::exchange_mode;
             }
             elsewhere {
                 fn cuStreamBatchMemOp(

@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 57] = [
+const SCENES: [(&str, Scene); 58] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -87,6 +87,7 @@ const SCENES: [(&str, Scene); 57] = [
     ("capture-of-a-reset-context", captures::reset),
     ("capture-of-a-destroyed-context", captures::context),
     ("capture-of-an-ended-thread", captures::thread),
+    ("modes-of-captures", captures::modes),
     ("arrays-of-two-devices", arrays::two_devices),
     ("textures-without-arrays", arrays::without_arrays),
     ("limits-of-arrays", arrays::limits),

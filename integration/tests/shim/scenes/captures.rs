@@ -1,4 +1,4 @@
-//! Captures that nobody ends by `cuStreamEndCapture`.
+//! Captures that nobody ends by `cuStreamEndCapture`, and how threads are set that work beside captures of others.
 
 use super::{FOUND, play_alone};
 use integration::under_test::once;
@@ -26,4 +26,17 @@ fn a_capture_ends_with_its_context_when_that_is_destroyed() {
 #[test]
 fn a_capture_of_a_threads_own_stream_ends_with_the_thread() {
     is_over("capture-of-an-ended-thread");
+}
+
+#[test]
+fn a_threads_mode_of_captures_is_as_it_has_set_it_after_a_recovery() {
+    const RELAXED: u32 = 2;
+    const THREAD_LOCAL: u32 = 1;
+    once(|subject| {
+        let line = play_alone(subject, "modes-of-captures", &[]);
+        let back = [[0, RELAXED], [0, THREAD_LOCAL]];
+        let told = [FOUND[0]; 2];
+        let heard = json!({ "found": FOUND, "told": told, "beside": [0, 0], "ended": 0, "back": back });
+        assert_eq!(line["heard"], heard, "{subject}: {line}");
+    });
 }

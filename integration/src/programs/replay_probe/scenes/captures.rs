@@ -1,7 +1,7 @@
-//! Captures that nobody ends by `cuStreamEndCapture`.
+//! Captures that nobody ends by `cuStreamEndCapture`, and how threads are set that work beside captures of others.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
-use super::{Given, GpuError, Stage, beside, check, code, count_of, current, enter, function, stream};
+use super::{Actor, Given, GpuError, Stage, beside, check, code, count_of, current, enter, event, function, stream};
 use crate::programs::gpu::Gpu;
 use crate::programs::replay_probe::failed;
 use cudarc::driver::sys::{self, CUstreamCaptureMode};
@@ -72,4 +72,42 @@ pub(super) fn thread(stage: &Stage) -> Result<Value, GpuError> {
     });
     begun.join().map_err(|_| failed("thread", "it has panicked"))??;
     Ok(heard(&refused()?, beside::fault(stage)?))
+}
+
+/// Exchanges the thread's mode: the answer, and what it was.
+fn exchange(mode: CUstreamCaptureMode) -> [u32; 2] {
+    let mut mode = mode;
+    // SAFETY: a variable of ours.
+    let answer = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) };
+    [code(answer), mode as u32]
+}
+
+/// Two threads have said, in two ways, that they forbid themselves nothing beside a capture of another thread, before a fault.
+pub(super) fn modes(stage: &Stage) -> Result<Value, GpuError> {
+    use CUstreamCaptureMode::{
+        CU_STREAM_CAPTURE_MODE_GLOBAL as GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED,
+        CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as THREAD_LOCAL,
+    };
+    let (captured, event, context) = (stream(1)?, Given(event()?), Given(current()?));
+    // SAFETY: it is there until the process ends.
+    let ask = move || json!(code(unsafe { sys::cuEventQuery(event.get()) }));
+    let actors = [(Actor::new(), RELAXED), (Actor::new(), THREAD_LOCAL)];
+    for (actor, mode) in &actors {
+        let mode = *mode;
+        actor.perform(move || match enter(context.get()) {
+            Ok(()) => json!([exchange(mode), ask()]),
+            Err(error) => json!(error.to_string()),
+        })?;
+    }
+    let found = beside::fault(stage)?;
+    let each = || actors.iter().map(|(actor, _)| actor.perform(ask)).collect::<Result<Vec<Value>, _>>();
+    let told = each()?;
+    begin(captured)?;
+    let beside = each()?;
+    let mut graph = null_mut();
+    // SAFETY: it is ours, and the result is a variable of ours.
+    let ended = code(unsafe { sys::cuStreamEndCapture(captured, &raw mut graph) });
+    let back = actors.iter().map(|(actor, _)| actor.perform(|| json!(exchange(GLOBAL))));
+    let back: Vec<Value> = back.collect::<Result<_, _>>()?;
+    Ok(json!({ "found": found, "told": told, "beside": beside, "ended": ended, "back": back }))
 }
