@@ -3,6 +3,7 @@
 //! The folders lie in `/tmp`, because the path of a socket must be short. Everything a bench started is killed when it
 //! is dropped, and its logs are printed when the test has failed.
 
+pub mod as_user;
 pub mod claim;
 pub mod client;
 pub mod commands;

@@ -5,6 +5,7 @@ use super::client::user_of;
 use super::device::Devices;
 use super::session::Session;
 use crate::core::Uid;
+use crate::io::discard;
 use crate::io::packets::{accept, send};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -127,7 +128,7 @@ impl Porter {
                 // One that does not read it finds its connection closed.
                 let _ = send(socket.as_fd(), &packet, &[]);
             }
-            return close_elsewhere(socket);
+            return discard::rest(socket);
         };
         let (welcome, requests) = (self.welcome, self.requests.clone());
         let devices = Arc::clone(&self.devices);
@@ -140,13 +141,6 @@ impl Porter {
             tracing::warn!(%error, "a program can't be served at the door");
         }
     }
-}
-
-/// Closes a connection that was not read: what lies in it is closed with it, and that may hang. A peer that is turned
-/// away can have sent such a thing before it was accepted.
-fn close_elsewhere(socket: OwnedFd) {
-    use crate::witness::uvm::closing::close_turned_away;
-    close_turned_away(socket);
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::line::Line;
 use super::reach::Reach;
 use super::{Reply, ReplyTo, Request, Told, failed};
 use crate::io::foreign_files::ForeignFile;
-use crate::io::packets::{receive, send};
+use crate::io::packets::{receive_one, send};
 use crate::patience::patient;
 use crate::sys::passed;
 use crate::witness::end::ending;
@@ -42,11 +42,12 @@ enum Proven {
 type Proof = Result<Proven, ()>;
 
 /// Proves what came with a request, or closes it here, where nobody waits.
-fn prove(descriptor: OwnedFd, ask: Option<&Ask>) -> Proof {
-    match ask {
-        Some(Ask::Follow { .. }) => Given::prove(descriptor).map(Proven::Uvm).ok_or(()),
-        _ => Descriptor::prove(descriptor).map(Proven::Memory).map_err(drop),
-    }
+fn prove(descriptor: OwnedFd, ask: Option<&Ask>, foreign: &ForeignFile) -> Proof {
+    let proven = match ask {
+        Some(Ask::Follow { .. }) => Given::prove(descriptor).map(Proven::Uvm),
+        _ => Descriptor::prove(descriptor).map(Proven::Memory),
+    };
+    proven.map_err(|descriptor| foreign.close(descriptor))
 }
 
 /// Why a connection ends. Nobody is told: the peer sees it.
@@ -116,7 +117,7 @@ impl Session {
         wait(self.socket.as_fd(), PollFlags::POLLIN, left)?;
         let mut buffer = [0; MAX_MESSAGE_BYTES];
         let foreign = ForeignFile::enter();
-        let mut got = match receive(self.socket.as_fd(), &mut buffer) {
+        let mut got = match receive_one(self.socket.as_fd(), &mut buffer) {
             Ok(got) => got,
             Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNRESET) => return Ok(()),
             Err(_) => return Err(Over),
@@ -135,10 +136,10 @@ impl Session {
             }
         };
         let descriptor = match (got.fds.len(), got.descriptors_lost) {
-            (0 | 1, false) => Ok(got.fds.pop().map(|descriptor| prove(descriptor, ask.as_ref().ok()))),
+            (0 | 1, false) => Ok(got.fds.pop().map(|descriptor| prove(descriptor, ask.as_ref().ok(), &foreign))),
             _ => Err(Failure::DESCRIPTORS),
         };
-        got.fds.clear();
+        got.fds.into_iter().for_each(|descriptor| foreign.close(descriptor));
         drop(foreign);
         self.keep_pace();
         let sender = got.sender.map(|peer| peer.pid);

@@ -37,6 +37,9 @@ pub(super) struct Connection {
     pub(super) privileged: bool,
     /// Whether its role is still to come.
     in_handshake: bool,
+    /// Whether it counts among those of its user that are nothing yet: it has said no role, or that of a server without a
+    /// server's hello.
+    is_nothing: bool,
     /// The process that has said its role, of one that has no pid here.
     speaker: Option<Speaker>,
     /// The task that waits for its next packet.
@@ -73,15 +76,15 @@ impl Connections {
     }
 
     fn handshakes_of(&self, uid: Uid) -> usize {
-        self.known.values().filter(|other| other.in_handshake && other.uid == uid).count()
+        self.known.values().filter(|other| other.is_nothing && other.uid == uid).count()
     }
 
     /// Waits for the role of a connection that has been greeted.
     fn begin(&mut self, connection: ConnectionId, socket: Arc<SeqPacket>, uid: Uid, privileged: bool) {
         let role = handshake::read_role(connection, socket.clone(), self.events.clone());
         let task = tokio::spawn(role).abort_handle();
-        let (in_handshake, speaker) = (true, None);
-        self.known.insert(connection, Connection { socket, uid, privileged, in_handshake, speaker, task });
+        let (in_handshake, is_nothing, speaker) = (true, true, None);
+        self.known.insert(connection, Connection { socket, uid, privileged, in_handshake, is_nothing, speaker, task });
     }
 
     /// Goes on with a connection of an earlier daemon's that has said its role; `task` waits for its next packet.
@@ -93,8 +96,8 @@ impl Connections {
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         let task = tokio::spawn(task).abort_handle();
-        let (privileged, in_handshake, speaker) = (false, false, None);
-        self.known.insert(connection, Connection { socket, uid, privileged, in_handshake, speaker, task });
+        let (privileged, in_handshake, is_nothing, speaker) = (false, false, false, None);
+        self.known.insert(connection, Connection { socket, uid, privileged, in_handshake, is_nothing, speaker, task });
     }
 
     /// Whether its role is still to come.
@@ -102,10 +105,11 @@ impl Connections {
         self.known.get(&connection).is_some_and(|known| known.in_handshake)
     }
 
-    /// A connection has said its role.
-    fn has_role(&mut self, connection: ConnectionId) -> Option<Arc<SeqPacket>> {
+    /// A connection has said its role. Anybody may say that it is a server.
+    fn has_role(&mut self, connection: ConnectionId, role: Role) -> Option<Arc<SeqPacket>> {
         let known = self.known.get_mut(&connection)?;
         known.in_handshake = false;
+        known.is_nothing = role == Role::SERVER;
         Some(known.socket.clone())
     }
 
@@ -179,7 +183,7 @@ impl Driver {
 
     /// A connection has said what it is: noted first, and only then taken from its socket.
     pub(super) fn role(&mut self, connection: ConnectionId, role: Role, peer: Peer) {
-        let Some(socket) = self.connections.has_role(connection) else {
+        let Some(socket) = self.connections.has_role(connection, role) else {
             return;
         };
         reached("role-seen");

@@ -3,7 +3,7 @@
 pub(crate) mod append;
 pub(crate) mod blocking;
 pub mod daemonize;
-mod discard;
+pub(crate) mod discard;
 #[cfg(test)]
 pub(crate) mod ends;
 pub(crate) mod folder;

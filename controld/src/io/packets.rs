@@ -77,11 +77,32 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result<
     Ok(got)
 }
 
+/// The same from somebody of whom one descriptor is wanted at most, on a socket that passes credentials. Any others never
+/// are in the table of this process, where each would have to be closed, which may hang while the next ones are still there:
+/// the kernel lets go of them.
+pub(crate) fn receive_one(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result<Received> {
+    // Two fit where a word is whole, and the kernel looks at bytes.
+    const ROOM: usize = (CREDENTIALS_WORDS + words_for(1)) * size_of::<u64>() - size_of::<RawFd>();
+    let mut room = [0; CREDENTIALS_WORDS + words_for(1)];
+    receive_in(socket, buffer, (&mut room, ROOM), MsgFlags::empty())
+}
+
 /// Receives one packet and never waits, with this room for what comes beside its bytes.
 pub(super) fn receive_with(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
     room: &mut [u64],
+    flags: MsgFlags,
+) -> nix::Result<Received> {
+    let length = size_of_val(room);
+    receive_in(socket, buffer, (room, length), flags)
+}
+
+/// The same with so many bytes of the room.
+fn receive_in(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    (room, length): (&mut [u64], usize),
     flags: MsgFlags,
 ) -> nix::Result<Received> {
     let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -90,7 +111,7 @@ pub(super) fn receive_with(
     header.msg_iov = &raw mut piece;
     header.msg_iovlen = 1;
     header.msg_control = room.as_mut_ptr().cast();
-    header.msg_controllen = size_of_val(room);
+    header.msg_controllen = length;
     let flags = flags | MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
     // SAFETY: the header names a buffer and a control area that live and are writable for their stated lengths.
     let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags.bits()) };
@@ -190,6 +211,25 @@ mod tests {
         assert_eq!(got.fds.len(), MAX_DESCRIPTORS);
         drop(got);
         wait_for_hangup(&writer);
+    }
+
+    #[test]
+    fn of_many_descriptors_one_comes_in_and_the_others_are_let_go_of() {
+        let (here, there) = pair();
+        nix::sys::socket::setsockopt(&there, nix::sys::socket::sockopt::PassCred, &true).unwrap();
+        for count in [0, 1, 2, MAX_DESCRIPTORS] {
+            let pipes: Vec<_> = (0..count).map(|_| pipe()).collect();
+            let ends: Vec<_> = pipes.iter().map(|(reader, _)| reader.as_fd()).collect();
+            send(here.as_fd(), b"x", &ends).unwrap();
+            let got = receive_one(there.as_fd(), &mut [0; 4]).unwrap();
+            assert_eq!((got.fds.len(), got.descriptors_lost), (count.min(1), count > 1));
+            assert!(got.sender.is_some());
+            let writers: Vec<_> = pipes.into_iter().map(|(_, writer)| writer).collect();
+            // Of the first one we have a copy.
+            writers.iter().skip(1).for_each(wait_for_hangup);
+            drop(got);
+            writers.iter().for_each(wait_for_hangup);
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `SOCK_SEQPACKET` sockets with credentials, for tokio. Descriptors are sent and never wanted: a peer's may be anything. The
-//! sockets refuse them where the kernel has that ([`passed`](crate::sys::passed)); elsewhere they are taken off the packet
-//! and closed on other threads, since the kernel closes what is left in it right here, as long as that may take.
+//! sockets refuse them where the kernel has that ([`passed`](crate::sys::passed)); elsewhere a packet with some is the end of
+//! what a peer has to say, and it is let go of on another thread ([`discard`](super::discard)): that takes as long as its
+//! sender wishes.
 //!
 //! One packet is one message part of NVIDIA's wire. Sending never waits: who wants to send more than a peer takes must
 //! hold it back itself, so that no peer can hold up another.
@@ -34,34 +35,52 @@ pub(crate) struct Packet {
 #[derive(Debug)]
 pub(crate) struct SeqPacket {
     fd: AsyncFd<OwnedFd>,
+    /// Whether the peer is a server on a pair of ours, which has descriptors to send: they are taken, and closed elsewhere.
+    is_of_pair: bool,
 }
 
 /// Descriptors that the kernel lets a packet have (`SCM_MAX_FD`).
 const MOST_DESCRIPTORS: usize = 253;
 
-/// Receives one packet. One that is only looked at has room for its sender's credentials and for nothing else; the kernel
-/// marks a packet with descriptors as cut short then, which is no error. One that is taken has its descriptors taken too.
-fn receive_now(fd: BorrowedFd<'_>, capacity: usize, flags: MsgFlags) -> io::Result<Option<Packet>> {
-    let mut bytes = vec![0_u8; capacity];
+/// Receives with room for the sender's credentials and so many descriptors.
+fn receive_beside(fd: BorrowedFd<'_>, bytes: &mut [u8], descriptors: usize, flags: MsgFlags) -> io::Result<Received> {
     let mut room = [0; CREDENTIALS_WORDS + words_for(MOST_DESCRIPTORS)];
-    let room = if flags.contains(MsgFlags::MSG_PEEK) { &mut room[..CREDENTIALS_WORDS] } else { &mut room[..] };
-    let Received { bytes: length, fds, sender, .. } = loop {
-        match receive_with(fd, &mut bytes, room, flags) {
+    let words = CREDENTIALS_WORDS + if descriptors > 0 { words_for(descriptors) } else { 0 };
+    loop {
+        match receive_with(fd, bytes, &mut room[..words], flags) {
             // Told once when the peer has closed with packets of ours unread; its own packets come after that.
             Err(Errno::ECONNRESET) => {}
-            got => break got?,
+            got => return Ok(got?),
         }
-    };
-    if !fds.is_empty() {
-        super::discard::close(fds);
     }
+}
+
+/// Looks at a packet, with room for its sender's credentials and for nothing else: the kernel marks one with descriptors as
+/// cut short then, which is no error.
+fn look_now(fd: BorrowedFd<'_>, capacity: usize) -> io::Result<Option<Packet>> {
+    let mut bytes = vec![0_u8; capacity];
+    let Received { bytes: length, sender, .. } = receive_beside(fd, &mut bytes, 0, MsgFlags::MSG_PEEK)?;
+    Ok(packet(bytes, length, sender))
+}
+
+/// Takes a packet. One with descriptors stays where it is, unless they are to be had: the kernel would let go of them here,
+/// which may hang.
+fn take_now(fd: BorrowedFd<'_>, capacity: usize, is_of_pair: bool) -> io::Result<Option<Packet>> {
+    if !is_of_pair && receive_beside(fd, &mut [], 0, MsgFlags::MSG_PEEK)?.descriptors_lost {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a packet with descriptors"));
+    }
+    let mut bytes = vec![0_u8; capacity];
+    let most = if is_of_pair { MOST_DESCRIPTORS } else { 0 };
+    let Received { bytes: length, fds, sender, .. } = receive_beside(fd, &mut bytes, most, MsgFlags::empty())?;
+    super::discard::close(fds);
+    Ok(packet(bytes, length, sender))
+}
+
+/// The end of a connection reads as nothing at all; an empty packet carries its sender's credentials, since every socket
+/// here passes them.
+fn packet(mut bytes: Vec<u8>, length: usize, sender: Option<Peer>) -> Option<Packet> {
     bytes.truncate(length);
-    // The end of a connection reads as nothing at all; an empty packet carries its sender's credentials, since every
-    // socket here passes them.
-    if length == 0 && sender.is_none() {
-        return Ok(None);
-    }
-    Ok(Some(Packet { bytes, sender }))
+    (length > 0 || sender.is_some()).then_some(Packet { bytes, sender })
 }
 
 impl SeqPacket {
@@ -74,7 +93,15 @@ impl SeqPacket {
         let flags = nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_GETFL)?;
         let flags = nix::fcntl::OFlag::from_bits_retain(flags) | nix::fcntl::OFlag::O_NONBLOCK;
         nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_SETFL(flags))?;
-        Ok(Self { fd: register(fd, Interest::READABLE | Interest::WRITABLE)? })
+        Ok(Self { fd: register(fd, Interest::READABLE | Interest::WRITABLE)?, is_of_pair: false })
+    }
+
+    /// The same of one end of a pair whose other end a server has.
+    ///
+    /// # Errors
+    /// See [`SeqPacket::new`].
+    pub(crate) fn of_pair(fd: OwnedFd) -> io::Result<Self> {
+        Ok(Self { is_of_pair: true, ..Self::new(fd)? })
     }
 
     /// Watches a socket that others use as well: its flags, which all who have it share, stay as they are.
@@ -82,7 +109,7 @@ impl SeqPacket {
     /// # Errors
     /// When it can't be watched.
     pub(crate) fn watch(fd: OwnedFd) -> io::Result<Self> {
-        Ok(Self { fd: register(fd, Interest::READABLE | Interest::WRITABLE)? })
+        Ok(Self { fd: register(fd, Interest::READABLE | Interest::WRITABLE)?, is_of_pair: true })
     }
 
     /// Who connected, as the kernel noted it then.
@@ -127,13 +154,21 @@ impl SeqPacket {
     }
 
     /// The next packet, or `None` at the connection's end.
+    ///
+    /// # Errors
+    /// The socket's; `InvalidData` where descriptors come with it, after which nothing more does.
     pub(crate) async fn receive(&self, capacity: usize) -> io::Result<Option<Packet>> {
-        self.fd.async_io(Interest::READABLE, |fd| receive_now(fd.as_fd(), capacity, MsgFlags::empty())).await
+        let take = |fd: &OwnedFd| take_now(fd.as_fd(), capacity, self.is_of_pair);
+        let received = self.fd.async_io(Interest::READABLE, take).await;
+        if received.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
+            self.refuse_the_rest();
+        }
+        received
     }
 
     /// The next packet without taking it away, or `None` at the connection's end.
     pub(crate) async fn peek(&self, capacity: usize) -> io::Result<Option<Packet>> {
-        self.fd.async_io(Interest::READABLE, |fd| receive_now(fd.as_fd(), capacity, MsgFlags::MSG_PEEK)).await
+        self.fd.async_io(Interest::READABLE, |fd| look_now(fd.as_fd(), capacity)).await
     }
 
     /// The next packet without taking it away and without waiting, or `None` at the connection's end.
@@ -141,20 +176,31 @@ impl SeqPacket {
     /// # Errors
     /// `WouldBlock` when there is none; else the socket's.
     pub(crate) fn peek_now(&self, capacity: usize) -> io::Result<Option<Packet>> {
-        receive_now(self.fd.as_fd(), capacity, MsgFlags::MSG_PEEK)
+        look_now(self.fd.as_fd(), capacity)
     }
 
     /// Takes the packet away that has been peeked at.
     pub(crate) fn discard(&self) -> io::Result<()> {
-        receive_now(self.fd.as_fd(), 0, MsgFlags::empty()).map(drop)
+        take_now(self.fd.as_fd(), 0, self.is_of_pair).map(drop)
     }
 
     /// Nothing more is wanted of the peer: it can send nothing any more, and what it has sent is thrown away. What is left
-    /// in a connection when it is closed, here or by the holder, is closed with it, and that may hang.
+    /// in a connection when it is closed, here or by the holder, is closed with it, and that may hang: so it is thrown away
+    /// elsewhere, by who has the connection's last copy then.
     pub(crate) fn refuse_the_rest(&self) {
         // One that is not connected any more has nothing to come.
         let _ = shutdown(self.fd.as_raw_fd(), Shutdown::Read);
-        while let Ok(Some(_)) = receive_now(self.fd.as_fd(), 0, MsgFlags::empty()) {}
+        let over = loop {
+            match take_now(self.fd.as_fd(), 0, self.is_of_pair) {
+                Ok(Some(_)) => {}
+                over => break over,
+            }
+        };
+        if over.is_err_and(|error| error.kind() == io::ErrorKind::InvalidData)
+            && let Ok(copy) = self.fd.get_ref().try_clone()
+        {
+            super::discard::rest(copy);
+        }
     }
 
     /// Waits until at least one packet can be sent.

@@ -1,9 +1,11 @@
 //! Peers that are stuck, slow or rude hold up nobody.
 
+use integration::lab::as_user::as_user;
 use integration::lab::commands::{send, session};
 use integration::lab::peer::{Arriving, Peer};
 use integration::lab::program::Program;
 use integration::lab::stage::{Part, Stage};
+use integration::lab::watch::wait_for;
 use integration::lab::{LIMIT, client::Connection};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
@@ -231,5 +233,24 @@ fn clients_behind_one_that_stops_in_its_handshake_are_all_served() {
             }
         });
         drop(stuck);
+    });
+}
+
+/// Anybody may say that he is a server; until a server's hello that is no more than to say nothing.
+#[test]
+fn who_only_says_that_he_is_a_server_has_no_more_connections_than_who_says_nothing() {
+    /// More than one user may have without a role.
+    const MANY: usize = 600;
+    const SOMEBODY: u32 = 4321;
+    Stage::run(|stage| {
+        stage.start(&[]);
+        let path = stage.pipe_dir().join("control");
+        let open = || Connection::greeted(&path, Role::SERVER).expect("it listens");
+        let connections: Vec<_> = as_user(SOMEBODY, || (0..MANY).map(|_| open()).collect());
+        let (first, last) = (&connections[0], &connections[MANY - 1]);
+        let dir = stage.lab().dir();
+        wait_for(dir, dir, LIMIT, "the last one is refused", || !is_open(last));
+        assert!(is_open(first), "the first one still has time for its hello");
+        somebody_is_served(stage);
     });
 }

@@ -129,6 +129,8 @@ impl Record {
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
+    /// How many of its bytes are taken already.
+    taken: usize,
     skipped: u64,
 }
 
@@ -146,13 +148,22 @@ impl Decoder {
 
     /// Takes bytes that are half of a record for lost: call it when a writer has ended in the middle of one.
     pub fn reset(&mut self) {
-        self.skipped += self.buffer.len() as u64;
+        self.skipped += (self.buffer.len() - self.taken) as u64;
         self.buffer.clear();
+        self.taken = 0;
     }
 
     fn skip(&mut self, count: usize) {
         self.skipped += count as u64;
-        self.buffer.drain(..count);
+        self.taken += count;
+    }
+
+    /// What is taken goes once, when no more can be: bytes that look like the beginning of a record again and again are
+    /// moved no more often than others.
+    fn wait(&mut self) -> Option<Record> {
+        self.buffer.drain(..self.taken);
+        self.taken = 0;
+        None
     }
 
     /// Parses a header: source, pid, time, text length; `None` when it is none.
@@ -182,30 +193,27 @@ impl Iterator for Decoder {
     fn next(&mut self) -> Option<Record> {
         loop {
             // The tag's upper bytes start a record; its lowest byte is the source.
-            let start = self
-                .buffer
-                .windows(4)
-                .position(|window| u32::from_le_bytes([window[0], window[1], window[2], window[3]]) & TAG_MASK == TAG);
-            match start {
-                Some(start) => self.skip(start),
-                None => {
-                    let keep = self.buffer.len().min(3);
-                    self.skip(self.buffer.len() - keep);
-                    return None;
-                }
+            let rest = &self.buffer[self.taken..];
+            let is_tag =
+                |window: &[u8]| u32::from_le_bytes([window[0], window[1], window[2], window[3]]) & TAG_MASK == TAG;
+            let Some(start) = rest.windows(4).position(is_tag) else {
+                self.skip(rest.len() - rest.len().min(3));
+                return self.wait();
+            };
+            self.skip(start);
+            let rest = &self.buffer[self.taken..];
+            if rest.len() < HEADER_LENGTH {
+                return self.wait();
             }
-            if self.buffer.len() < HEADER_LENGTH {
-                return None;
-            }
-            let Some((source, pid, time, length)) = Self::header(&self.buffer[..HEADER_LENGTH]) else {
+            let Some((source, pid, time, length)) = Self::header(&rest[..HEADER_LENGTH]) else {
                 self.skip(1);
                 continue;
             };
-            if self.buffer.len() < HEADER_LENGTH + length {
-                return None;
+            if rest.len() < HEADER_LENGTH + length {
+                return self.wait();
             }
-            let text = self.buffer[HEADER_LENGTH..HEADER_LENGTH + length].to_vec();
-            self.buffer.drain(..HEADER_LENGTH + length);
+            let text = rest[HEADER_LENGTH..HEADER_LENGTH + length].to_vec();
+            self.taken += HEADER_LENGTH + length;
             return Some(Record { source, pid, time, text });
         }
     }
@@ -255,6 +263,19 @@ mod tests {
             assert_eq!(texts, ["one", "", "three"]);
             assert_eq!(decoder.skipped(), 0);
         }
+    }
+
+    /// Each is the beginning of no record; moved each time, a mebibyte of them would take minutes.
+    #[test]
+    fn what_begins_like_a_record_again_and_again_takes_no_longer_than_other_bytes() {
+        let mut decoder = Decoder::default();
+        let tags = TAG.to_le_bytes().repeat(1 << 18);
+        decoder.push(&tags);
+        assert_eq!(decoder.next(), None);
+        decoder.push(&record("after all that").encode());
+        let texts: Vec<_> = decoder.by_ref().map(|record| record.text).collect();
+        assert_eq!(texts, [b"after all that"]);
+        assert_eq!(decoder.skipped(), tags.len() as u64);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The first words of a connection, and who may hold a GPU open.
 
 use super::*;
+use crate::io::packets::receive;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use remps_proto::shim::{Capabilities, Region, VERSION};
 use std::fs;

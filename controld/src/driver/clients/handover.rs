@@ -41,7 +41,7 @@ const CAPACITY: usize = 64;
 /// Sends the client's part of the handshake on its end of the pair; from then on the end may be closed at any time. What
 /// is left to be waited for is [`finish_handshake`].
 fn say_for_client(end: OwnedFd) -> Option<SeqPacket> {
-    let socket = SeqPacket::new(end).ok()?;
+    let socket = SeqPacket::of_pair(end).ok()?;
     let packets = [CREDENTIALS.to_vec(), PROCESS_CONTEXT.to_le_bytes().to_vec(), NO_PRIORITY.to_le_bytes().to_vec()];
     // A server that is gone needs no handshake.
     let sent = packets.iter().try_for_each(|packet| socket.send(packet, None));

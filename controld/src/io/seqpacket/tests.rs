@@ -3,8 +3,6 @@
 use super::*;
 use crate::io::ends::wait_for_hangup;
 use crate::sys::other_proc::OtherProc;
-use nix::sys::socket::{ControlMessage, UnixAddr, sendmsg};
-use std::io::IoSlice;
 use std::path::Path;
 use std::process::Command;
 
@@ -67,26 +65,7 @@ async fn a_batch_arrives_as_packets_with_the_descriptor_where_it_belongs() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn descriptors_that_nobody_asked_for_are_closed_elsewhere_and_the_packet_comes_in() {
-    const MOST: usize = 253;
-    let (near, far) = ends();
-    let (reader, writer) = io::pipe().expect("descriptors");
-    let raw = vec![reader.as_raw_fd(); MOST];
-    for packet in [b"one", b"two"] {
-        let rights = [ControlMessage::ScmRights(&raw)];
-        let raw_socket = near.as_fd().as_raw_fd();
-        sendmsg::<UnixAddr>(raw_socket, &[IoSlice::new(packet)], &rights, MsgFlags::empty(), None).expect("room");
-    }
-    drop(reader);
-    let peeked = far.peek(16).await.expect("readable").expect("a packet");
-    assert_eq!(peeked.sender.map(|peer| peer.pid), Some(std::process::id()));
-    assert_eq!(far.receive(16).await.expect("readable").expect("a packet").bytes, b"one");
-    far.discard().expect("a packet");
-    wait_for_hangup(&writer);
-}
-
-#[tokio::test(flavor = "current_thread")]
-async fn a_file_whose_closing_takes_an_hour_holds_up_nobody_who_takes_or_refuses_its_packet() {
+async fn a_file_whose_closing_takes_an_hour_holds_up_nobody_who_looks_at_or_refuses_its_packet() {
     let (near, far) = ends();
     let (lingering, _reader) = crate::io::ends::lingering();
     for _ in 0..3 {
@@ -94,11 +73,35 @@ async fn a_file_whose_closing_takes_an_hour_holds_up_nobody_who_takes_or_refuses
     }
     // The last copies are those in the packets.
     drop(lingering);
-    assert_eq!(far.receive(16).await.expect("readable").expect("a packet").bytes, b"x");
-    far.discard().expect("a packet");
-    far.refuse_the_rest();
-    assert!(far.peek(16).await.expect("readable").is_none());
+    assert_eq!(far.peek(16).await.expect("readable").expect("a packet").bytes, b"x");
+    assert_eq!(far.discard().expect_err("it would be let go of here").kind(), io::ErrorKind::InvalidData);
+    assert_eq!(far.receive(16).await.expect_err("the same").kind(), io::ErrorKind::InvalidData);
     assert!(near.send(b"x", None).is_err(), "nothing more comes in");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn what_a_server_sends_on_a_pair_comes_in_without_its_descriptors() {
+    let (near, far) = pair().expect("descriptors");
+    let far = SeqPacket::of_pair(far).expect("an end");
+    let (reader, writer) = crate::io::ends::pipe();
+    send(near.as_fd(), b"status", &[reader.as_fd(); 8]).expect("room");
+    drop(reader);
+    assert_eq!(far.receive(16).await.expect("readable").expect("a packet").bytes, b"status");
+    wait_for_hangup(&writer);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn descriptors_that_nobody_wants_never_come_in_and_are_let_go_of() {
+    let (near, far) = ends();
+    let (reader, writer) = crate::io::ends::pipe();
+    near.send(b"plain", None).expect("room");
+    for _ in 0..3 {
+        send(near.as_fd(), b"x", &[reader.as_fd(); 8]).expect("room");
+    }
+    drop(reader);
+    assert_eq!(far.receive(16).await.expect("readable").expect("a packet").bytes, b"plain");
+    assert_eq!(far.receive(16).await.expect_err("they stay there").kind(), io::ErrorKind::InvalidData);
+    wait_for_hangup(&writer);
 }
 
 #[tokio::test(flavor = "current_thread")]

@@ -94,24 +94,15 @@ pub(super) fn can_close_foreign() -> bool {
 pub(super) fn close_foreign(descriptor: OwnedFd, foreign: Option<ForeignFile>) {
     FOREIGN_CLOSINGS.fetch_add(1, Ordering::Relaxed);
     let close = move || {
-        drop(descriptor);
-        drop(foreign);
+        match foreign {
+            Some(foreign) => foreign.close(descriptor),
+            None => drop(descriptor),
+        }
         FOREIGN_CLOSINGS.fetch_sub(1, Ordering::Relaxed);
     };
     if !spawn("foreign-closing", close) {
         // The descriptor was closed with the refused thread's closure, on this one.
         FOREIGN_CLOSINGS.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Closes a connection in which a file may lie that never lets go. When too many of those hang already, this one waits
-/// for its turn among the daemon's own.
-pub(crate) fn close_turned_away(descriptor: OwnedFd) {
-    if can_close_foreign() {
-        // The connection is ours; what lies in it never was in our table.
-        close_foreign(descriptor, None);
-    } else {
-        drop(close(vec![descriptor]));
     }
 }
 

@@ -15,16 +15,15 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 pub struct Given(Option<OwnedFd>);
 
 impl Given {
-    /// Takes one that is of the UVM driver, by its device number; anything else is closed where closing may hang. Blocks.
-    #[must_use]
-    pub fn prove(descriptor: OwnedFd) -> Option<Self> {
+    /// Takes one that is of the UVM driver, by its device number. Blocks.
+    ///
+    /// # Errors
+    /// Anything else is given back, to be closed where closing may hang.
+    pub fn prove(descriptor: OwnedFd) -> Result<Self, OwnedFd> {
         let major = read_major().ok().flatten();
         match sys::device_of(descriptor.as_fd()) {
-            Ok(Some(device)) if Some(device) == major.map(|major| (major, UVM_MINOR)) => Some(Self(Some(descriptor))),
-            _ => {
-                closing::close_foreign(descriptor, None);
-                None
-            }
+            Ok(Some(device)) if Some(device) == major.map(|major| (major, UVM_MINOR)) => Ok(Self(Some(descriptor))),
+            _ => Err(descriptor),
         }
     }
 
