@@ -30,8 +30,8 @@ use crate::{
         result::CUresult,
         threads,
         types::{
-            CUcontext, CUdeviceptr, CUevent, CUfunc_cache, CUgraph, CUlimit, CUpointer_attribute, CUstream,
-            CUstreamAttrID, CUstreamAttrValue, CUstreamCaptureMode, Key as _, c_void,
+            CUdeviceptr, CUevent, CUfunc_cache, CUgraph, CUlimit, CUpointer_attribute, CUstream, CUstreamAttrID,
+            CUstreamAttrValue, CUstreamCaptureMode, Key as _, c_void,
         },
     },
     process::settings,
@@ -139,14 +139,11 @@ pub(crate) fn begun(stream: CUstream) -> Result<(), Bypass> {
     begin_capture(progress::captured(stream), context_of(stream))
 }
 
-/// The context that a stream is of: a thread's default stream is of the current one.
+/// The context that a stream is of, as far as that is known here: a thread's default stream is of the current one, and so
+/// nearly always is another one. The driver is not asked about a stream that is being captured.
 fn context_of(stream: CUstream) -> usize {
-    let mut context = CUcontext(0);
-    let answer = match stream.0 {
-        0 | PER_THREAD => driver!(context::cuCtxGetCurrent(&raw mut context)),
-        _ => driver!(stream::cuStreamGetCtx(stream, &raw mut context)),
-    };
-    if answer.is_success() { context.0 } else { 0 }
+    let known = recipes(|recipes| recipes.stream_context(stream.0)).ok().flatten();
+    known.or_else(|| context().ok()).unwrap_or(0)
 }
 
 /// Logic of `cuThreadExchangeStreamCaptureMode`: what the program has exchanged is the thread's in each later copy, too.

@@ -33,7 +33,7 @@ pub(crate) struct Objects {
     /// The contexts that something was made in.
     pub(crate) contexts: Contexts,
     /// Streams on which a capture has begun, by handle or by name of a thread's default stream, with their contexts: 0 where
-    /// the driver has not said which.
+    /// none is known.
     pub(crate) captures: BTreeMap<usize, usize>,
     /// How to make all else again.
     pub(crate) recipes: Recipes,
