@@ -54,11 +54,11 @@ def once(ours, environment, arguments, event="cost"):
     return {line["call"]: line for line in lines if line["event"] == event}
 
 
-def rounds(ours, chosen, arguments, seconds):
+def rounds(ours, chosen, arguments, seconds, event="cost"):
     """As many rounds as begin in this time, and two at least."""
     begun, found = time.monotonic(), []
     while len(found) < 2 or time.monotonic() - begun < seconds:
-        found.append({way: once(ours, environment, arguments) for way, environment in chosen.items()})
+        found.append({way: once(ours, environment, arguments, event) for way, environment in chosen.items()})
     return found
 
 
@@ -102,10 +102,8 @@ BESIDE = ["--beside", "60", "--calls", "128", "--steps", "5"]
 def beside(ours, library, before, seconds):
     """Functions of the driver as the program finds them and as the driver has them, in turns in one process: of each run the
     middle of 60 rounds."""
-    chosen, begun, found = ways(library, before), time.monotonic(), []
-    while len(found) < 2 or time.monotonic() - begun < seconds:
-        found.append({way: once(ours, environment, BESIDE, "beside") for way, environment in chosen.items()})
-    result = {}
+    chosen = ways(library, before)
+    found, result = rounds(ours, chosen, BESIDE, seconds, "beside"), {}
     for call, line in found[0][WITHOUT].items():
         own = result[call] = {"the driver's own, ns": spread([run[way][call]["own_ns"]["median"] for run in found for way in run])}
         for way in chosen:

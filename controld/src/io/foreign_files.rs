@@ -55,6 +55,8 @@ impl ForeignFile {
     /// Closes it, which may hang.
     pub(crate) fn close(&self, descriptor: OwnedFd) {
         PRESENT.lock().until.insert(self.0, Instant::now() + LONGEST_CLOSING);
+        // Who waits for it need not wait so long any more.
+        LEFT.notify_all();
         drop(descriptor);
     }
 }
@@ -110,6 +112,23 @@ mod tests {
         without_foreign_files(|| ());
         assert!(before.elapsed() < LONGEST_CLOSING, "and once for all");
         drop(hanging);
+
+        let late = ForeignFile::enter();
+        let starting = thread::spawn(|| {
+            let begin = Instant::now();
+            without_foreign_files(|| ());
+            begin.elapsed()
+        });
+        while PRESENT.lock().starts == 0 {
+            thread::yield_now();
+        }
+        late.close(std::fs::File::open("/dev/null").unwrap().into());
+        let waited = starting.join().unwrap();
+        assert!(
+            (LONGEST_CLOSING..LONGEST_STAY).contains(&waited),
+            "a closing that begins meanwhile is no stay: {waited:?}"
+        );
+        drop(late);
 
         let staying = ForeignFile::enter();
         let begin = Instant::now();

@@ -19,8 +19,16 @@ struct LinkMap {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Library {
     handle: NonNull<c_void>,
-    /// Its functions are those of its own table, whoever else stands in their place.
-    is_own: bool,
+    /// Where its functions are found, if not where the linker finds them.
+    table: Option<Table>,
+}
+
+/// What a library's file has, whoever else stands in its functions' place.
+#[derive(Debug, Clone, Copy)]
+struct Table {
+    /// The library's first address.
+    base: usize,
+    file: &'static [u8],
 }
 
 fn missing(call: &'static str, name: &str) -> GpuError {
@@ -36,16 +44,27 @@ impl Library {
         let file = CString::new(name).map_err(|_| missing("dlopen", name))?;
         // SAFETY: the name is a C string; what its constructors do is what this program is for.
         let handle = unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW) };
-        NonNull::new(handle).map(|handle| Self { handle, is_own: false }).ok_or_else(|| missing("dlopen", name))
+        NonNull::new(handle).map(|handle| Self { handle, table: None }).ok_or_else(|| missing("dlopen", name))
     }
 
     /// The same, whose functions are found in its file's own table and not by the linker, so that no preloaded library's
     /// are.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it is not there, or its file cannot be read.
     pub(super) fn own(name: &str) -> Result<Self, GpuError> {
-        Ok(Self { is_own: true, ..Self::open(name)? })
+        let library = Self::open(name)?;
+        let mut map = std::ptr::null::<LinkMap>();
+        // SAFETY: the handle stays open, and the request writes one pointer.
+        let failed =
+            unsafe { libc::dlinfo(library.handle.as_ptr(), libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) } != 0;
+        // SAFETY: null, or the linker's record, which stays.
+        let map = unsafe { map.as_ref() }.filter(|_| !failed).ok_or_else(|| missing("dlinfo", name))?;
+        // SAFETY: the linker's own C string.
+        let path = OsStr::from_bytes(unsafe { CStr::from_ptr(map.name) }.to_bytes());
+        // Once for all functions: NVIDIA's is 96 MB.
+        let file = std::fs::read(path).map_err(|_| missing("read", name))?.leak();
+        Ok(Self { table: Some(Table { base: map.base, file }), ..library })
     }
 
     /// A function of it, looked up as programs do or in its own table.
@@ -57,33 +76,26 @@ impl Library {
     /// When it has none of that name.
     pub(super) unsafe fn function<F: Copy>(self, name: &CStr) -> Result<F, GpuError> {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-        let found = if self.is_own {
-            self.in_its_table(name)
-        } else {
+        let found = match self.table {
+            Some(table) => table.find(name),
             // SAFETY: the library stays loaded.
-            unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) }
+            None => unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) },
         };
         let found = NonNull::new(found).ok_or_else(|| missing("dlsym", &name.to_string_lossy()))?;
         // SAFETY: by the contract.
         Ok(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&found.as_ptr()) })
     }
+}
 
-    /// Where its file has a function of this name; null if nowhere.
-    fn in_its_table(self, name: &CStr) -> *mut c_void {
-        let mut map = std::ptr::null::<LinkMap>();
-        // SAFETY: the handle stays open, and the request writes one pointer.
-        let failed = unsafe { libc::dlinfo(self.handle.as_ptr(), libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) } != 0;
-        // SAFETY: null, or the linker's record, which stays.
-        let Some(map) = (unsafe { map.as_ref() }).filter(|_| !failed) else { return std::ptr::null_mut() };
-        // SAFETY: the linker's own C string.
-        let path = OsStr::from_bytes(unsafe { CStr::from_ptr(map.name) }.to_bytes());
-        let found = std::fs::read(path).ok().and_then(|file| {
-            let file = ElfFile64::<object::Endianness>::parse(&*file).ok()?;
+impl Table {
+    /// Where there is a function of this name; null if nowhere.
+    fn find(self, name: &CStr) -> *mut c_void {
+        let find = || {
+            let file = ElfFile64::<object::Endianness>::parse(self.file).ok()?;
             let symbol = file.dynamic_symbols().find(|symbol| symbol.name_bytes() == Ok(name.to_bytes()))?;
-            symbol.is_definition().then(|| symbol.address())
-        });
-        let offset = found.and_then(|address| usize::try_from(address).ok());
-        offset.map_or(std::ptr::null_mut(), |offset| std::ptr::with_exposed_provenance_mut(map.base + offset))
+            symbol.is_definition().then(|| usize::try_from(symbol.address()).ok())?
+        };
+        find().map_or(std::ptr::null_mut(), |offset| std::ptr::with_exposed_provenance_mut(self.base + offset))
     }
 }
 
