@@ -61,6 +61,7 @@ fn fate(reason: Option<&str>, logic: &str) -> Option<Fate> {
         "kept::memory::pools::attribute",
         "kept::memory::pools::told",
         "kept::code::stacks::told",
+        "kept::objects::ids",
         "kept::graphs::listed",
         "kept::graphs::named",
         "kept::graphs::depend",
@@ -165,7 +166,6 @@ fn the_manual_page_says_what_becomes_of_every_function() {
 /// Functions that set or make something and are passed on, by the beginnings of their names, with the reason.
 const PASSED_ON: &[(&str, &str)] = &[
     ("cuCtxAttach", "only another reference to a context, for contexts that are refused"),
-    ("cuCtxDisablePeerAccess", "access that a program does without harms nobody when it comes again"),
     ("cuCtxSetSharedMemConfig", "without effect since GPUs of 2014"),
     ("cuFuncSetSharedMemConfig", "the same"),
     ("cuFuncSet", "for launches of CUDA 3, which take what was set at once"),
@@ -212,7 +212,7 @@ fn nothing_that_is_set_is_lost_in_silence() {
 fn fates_follow_from_rows() {
     assert_eq!(fate(None, ""), None);
     assert_eq!(fate(None, "kept :: memory :: allocation :: plain"), Some(Fate::Kept));
-    assert_eq!(fate(None, "kept::memory::pointers::info(free)"), Some(Fate::Followed));
+    assert_eq!(fate(None, "kept::memory::pointers::info"), Some(Fate::Followed));
     assert_eq!(fate(None, "kept::objects::ends"), Some(Fate::MadeAgain));
     assert_eq!(fate(Some("Array"), ""), Some(Fate::Refused("the layout of an array is the driver's secret")));
     let counted = "kept::account::made(name!(), kept::account::Reason::Ipc, event.key())";

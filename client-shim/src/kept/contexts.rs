@@ -5,11 +5,7 @@ use super::{
     account,
     code::{reading, stacks},
     graphs::graphs,
-    memory::{
-        memory,
-        pinned::Pages,
-        region::{self, Region},
-    },
+    memory::{freeing, memory, pinned::Pages, region},
     objects::{
         current::{current, is_active, primary_of},
         end_captures, objects, recipes,
@@ -101,23 +97,33 @@ fn end(context: CUcontext) -> Result<(), Bypass> {
     progress::ended_context(names::name_of(context.0), &events);
     shared::ended_context(names::name_of(context.0));
     callbacks::ended_context(names::name_of(context.0));
-    objects(|objects| objects.contexts.forget(context.0))?;
+    objects(|objects| {
+        objects.contexts.forget(context.0);
+        objects.ids.forget_context(names::name_of(context.0));
+    })?;
     end_captures(|_, of| of == context.0)?;
-    memory(|memory| memory.slabs.remove_context(context.0))?.into_iter().for_each(Region::destroy);
-    Ok(())
+    memory(|memory| memory.slabs.remove_context(context.0))?.into_iter().try_for_each(freeing::give_back)
 }
 
 /// After `cuCtxEnablePeerAccess`: the current context's device may use the peer's memory, also what is there already.
 pub(crate) fn enable_peer(peer: CUcontext) -> Result<(), Bypass> {
-    if let Ok((_, user)) = current()
+    if let Ok((context, user)) = current()
         && let Some(owner) = device_of(peer)
     {
+        objects(|objects| objects.contexts.reaches(peer.0, context, true))?;
         for (base, size) in memory(|memory| memory.slabs.add_peer(owner, user))? {
             // What is refused here the program finds out as it would with the driver's memory: by a fault.
             let _refused = region::allow(base, size, &[user]);
         }
     }
     Ok(())
+}
+
+/// After `cuCtxDisablePeerAccess`: it is not enabled again. What is mapped for the device stays so; access that a program
+/// does without harms nobody.
+pub(crate) fn disable_peer(peer: CUcontext) -> Result<(), Bypass> {
+    let (context, _) = current()?;
+    objects(|objects| objects.contexts.reaches(peer.0, context, false))
 }
 
 fn device_of(context: CUcontext) -> Option<CUdevice> {

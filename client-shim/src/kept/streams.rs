@@ -13,7 +13,7 @@ use super::{
     objects::{
         begin_capture,
         current::context,
-        end_captures, ends, has_capture, keep, recipes,
+        end_captures, ends, has_capture, keep, objects, recipes,
         recipes::{Recipe, Setting},
     },
     shared,
@@ -170,6 +170,7 @@ pub(crate) fn end_stream(
 ) -> Result<CUresult, Bypass> {
     let answer = ends(driver, stream)?;
     if answer.is_success() {
+        objects(|objects| objects.ids.forget_stream(names::name_of(stream.0)))?;
         end_capture_of(stream)?;
     }
     Ok(answer)

@@ -48,7 +48,10 @@ pub(super) const ADDRESS_TAKEN: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) slabs: Vec<SlabRange>,
+    /// Which devices may use the slabs of which: owner and user.
     pub(super) peers: Vec<(CUdevice, CUdevice)>,
+    /// Which contexts have enabled access to the memory of which: owner and user.
+    pub(super) enabled: Vec<(usize, usize)>,
     pub(super) allocations: Vec<OwnAllocation>,
     pub(super) mappings: Vec<OwnMapping>,
     reservations: Vec<(u64, u64)>,
@@ -70,10 +73,14 @@ fn handle_of(number: u64) -> usize {
 impl Memory {
     /// What there is; the reasons for which it cannot all be had again.
     pub(super) fn survey() -> (Option<Self>, Vec<String>) {
-        let contexts = kept::objects(|objects| objects.contexts.retained().collect()).unwrap_or_default();
+        let known = |objects: &mut kept::objects::Objects| {
+            (objects.contexts.retained().collect(), objects.contexts.peers().collect())
+        };
+        let (contexts, enabled) = kept::objects(known).unwrap_or_default();
         let found = kept::memory(|kept::memory::Memory { slabs, own, .. }| Self {
             slabs: slabs.all(),
             peers: slabs.all_peers(),
+            enabled,
             allocations: own.all_allocations(),
             mappings: own.all_mappings(),
             reservations: own.all_reservations(),
@@ -140,15 +147,10 @@ impl Memory {
                 }
             }
         }
-        for (owner, user) in &self.peers {
-            let of = |device| {
-                let known = self.contexts.iter().find(|(of, _)| *of == device);
-                known.and_then(|(_, retained)| renamed.get(&retained.context)).map(|context| CUcontext(*context))
-            };
-            if let (Some(owner), Some(user)) = (of(*owner), of(*user)) {
-                checked("cuCtxSetCurrent", driver!(context::cuCtxSetCurrent(user)))?;
-                // Access may have been granted in another way, and then the ranges below say so.
-                let _refused = driver!(context::cuCtxEnablePeerAccess(owner, 0));
+        for (owner, user) in &self.enabled {
+            if let (Some(owner), Some(user)) = (renamed.get(owner), renamed.get(user)) {
+                checked("cuCtxSetCurrent", driver!(context::cuCtxSetCurrent(CUcontext(*user))))?;
+                checked("cuCtxEnablePeerAccess", driver!(context::cuCtxEnablePeerAccess(CUcontext(*owner), 0)))?;
             }
         }
         Ok(renamed)

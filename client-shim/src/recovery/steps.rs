@@ -111,7 +111,9 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     }
     // What waited for work to be freed waits no longer: the dead copy gives it back.
     let pending = kept::memory(|memory| memory.slabs.free_all_pending()).unwrap_or_default();
-    pending.into_iter().for_each(kept::memory::region::Region::destroy);
+    for emptied in pending {
+        let _as_good_as_kept = kept::memory::freeing::give_back(emptied);
+    }
     // A thread may have made something until the gate was closed.
     let (memory, of_memory) = Memory::survey();
     obstacles(of_memory)?;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Alignment and granularity of plain allocations, in bytes; the real driver aligns to 256 and takes 2 MiB pages.
 const PAGE: usize = 4096;
@@ -30,8 +30,8 @@ pub(crate) enum Owner {
         /// Flags as given.
         flags: u32,
     },
-    /// A module's variable.
-    Variable,
+    /// A variable of a module of this context.
+    Variable(usize),
     /// `cuMemHostRegister` in this context, with which it ends: memory of the program's own.
     Registered {
         /// The context's handle.
@@ -53,7 +53,18 @@ impl Owner {
     pub(crate) fn is_of(self, handle: usize) -> bool {
         match self {
             Self::Context(context) | Self::Host { context, .. } | Self::Registered { context } => context == handle,
-            Self::Variable | Self::Mapping { .. } => false,
+            Self::Variable(_) | Self::Mapping { .. } => false,
+        }
+    }
+
+    /// The context that its memory is of. What a program maps itself is of none.
+    pub(crate) fn context(self) -> usize {
+        match self {
+            Self::Context(context)
+            | Self::Host { context, .. }
+            | Self::Registered { context }
+            | Self::Variable(context) => context,
+            Self::Mapping { .. } => 0,
         }
     }
 }
@@ -67,6 +78,16 @@ pub(crate) struct Range {
     pub(crate) owner: Owner,
     /// Device ordinal.
     pub(crate) device: u32,
+    /// No other one has it, or had.
+    pub(crate) number: u64,
+}
+
+impl Range {
+    /// Another one.
+    pub(crate) fn new(size: usize, owner: Owner, device: u32) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self { size, owner, device, number: LAST.fetch_add(1, Ordering::Relaxed) + 1 }
+    }
 }
 
 /// All mapped ranges of the process, by start address.
@@ -185,14 +206,14 @@ impl Ranges {
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
         let memory = unsafe { mmap_anonymous(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, flags) };
         let address = memory.map_err(|_| Code::OUT_OF_MEMORY)?.as_ptr().addr();
-        self.0.insert(address, Range { size, owner, device });
+        self.0.insert(address, Range::new(size, owner, device));
         Ok(address)
     }
 
     /// Frees what [`Self::allocate`] gave; the bytes it had.
     pub(crate) fn free(&mut self, address: usize) -> Outcome<Range> {
         let range = *self.0.get(&address).ok_or(Code::INVALID_VALUE)?;
-        if matches!(range.owner, Owner::Mapping { .. } | Owner::Registered { .. } | Owner::Variable) {
+        if matches!(range.owner, Owner::Mapping { .. } | Owner::Registered { .. } | Owner::Variable(_)) {
             return Err(Code::INVALID_VALUE);
         }
         self.0.remove(&address);

@@ -53,6 +53,8 @@ codes! {
     NOT_FOUND = 500, "named symbol not found";
     NOT_READY = 600, "device not ready";
     ILLEGAL_ADDRESS = 700, "an illegal memory access was encountered";
+    PEER_ACCESS_ALREADY_ENABLED = 704, "peer access is already enabled";
+    PEER_ACCESS_NOT_ENABLED = 705, "peer access has not been enabled";
     PRIMARY_CONTEXT_ACTIVE = 708, "primary context is active on this device";
     CONTEXT_IS_DESTROYED = 709, "context is destroyed";
     ASSERT = 710, "device-side assert triggered";

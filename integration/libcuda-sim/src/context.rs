@@ -8,6 +8,7 @@ use crate::tables::Table;
 use crate::uvm::WildAccess;
 use sim_wire::fault::FaultKind;
 use sim_wire::rpc::{Command, Notice};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -56,6 +57,8 @@ impl State {
 pub(crate) struct Context {
     /// Its handle; a primary context has the same after a reset.
     pub(crate) handle: usize,
+    /// Its number, which no other context of this copy has, or had.
+    pub(crate) id: u64,
     /// Device ordinal.
     pub(crate) device: u32,
     /// Share of the device's threads, in percent.
@@ -68,8 +71,10 @@ pub(crate) struct Context {
 impl Context {
     /// A context; `link` is its connection to the server, under MPS.
     pub(crate) fn new(handle: usize, device: u32, thread_percentage: f64, link: Option<Link>) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
         Self {
             handle,
+            id: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             device,
             thread_percentage,
             link: Mutex::new(link),

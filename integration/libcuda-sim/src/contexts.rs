@@ -120,6 +120,7 @@ impl Driver {
             let _unmapped = crate::vmm::unmap(bytes, size);
         }
         tables.graphs.end_captures(handle);
+        tables.peers.retain(|(user, owner)| *user != handle && *owner != handle);
         tables.context_limits.retain(|(of, _), _| *of != handle);
         tables.stream_attributes.retain(|(of, _), _| *of != handle);
         let owned: Vec<usize> = tables

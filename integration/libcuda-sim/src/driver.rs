@@ -93,6 +93,8 @@ pub(crate) struct Tables {
     pub(crate) arrays: Arrays,
     /// Memory pools.
     pub(crate) pools: Pools,
+    /// Which context has enabled access to the memory of which.
+    pub(crate) peers: Keys<(usize, usize)>,
     /// Bytes in use by device.
     pub(crate) used: Used,
     /// Pinned memory limit by device, 0 for none.

@@ -91,6 +91,11 @@ impl Pools {
         if pool.most > 0 && pool.used + size > pool.most { Err(Code::OUT_OF_MEMORY) } else { Ok(()) }
     }
 
+    /// The pool that a piece of memory is from.
+    pub(crate) fn pool_of(&self, address: usize) -> Option<usize> {
+        self.of.get(&address).map(|(pool, _)| *pool)
+    }
+
     /// Memory of a pool is there.
     pub(crate) fn took(&mut self, handle: usize, address: usize, size: usize) {
         if let Some(pool) = self.by_handle.get_mut(&handle) {

@@ -4,6 +4,7 @@ use crate::codes::{Code, Outcome};
 use crate::context::{Context, Progress, Ticket};
 use crate::endings;
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -23,6 +24,8 @@ pub(crate) const NON_BLOCKING: u32 = 1;
 #[derive(Debug)]
 pub(crate) struct Stream {
     handle: usize,
+    /// Its number, which no other stream of this copy has, or had.
+    pub(crate) id: u64,
     queue: Mutex<Option<Sender<Queued>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Flags as given.
@@ -60,8 +63,10 @@ impl Stream {
         };
         let builder = std::thread::Builder::new().name("cuda-stream".into());
         let thread = builder.spawn(run).map_err(|_| Code::OUT_OF_MEMORY)?;
+        static LAST: AtomicU64 = AtomicU64::new(0);
         let stream = Arc::new(Self {
             handle,
+            id: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             queue: Mutex::new(Some(queue)),
             thread: Mutex::new(Some(thread)),
             flags,
@@ -195,6 +200,11 @@ impl Event {
     pub(crate) fn new(context: &Arc<Context>, has_time: bool) -> Self {
         let origin = Arc::downgrade(context);
         Self { ticket: Mutex::default(), reached: Mutex::default(), has_time, origin }
+    }
+
+    /// The context that it was made in, if there still is anything of that.
+    pub(crate) fn origin(&self) -> Option<Arc<Context>> {
+        self.origin.upgrade()
     }
 
     /// Whether it was made in this very context.

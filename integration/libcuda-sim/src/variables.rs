@@ -86,7 +86,8 @@ pub(crate) fn place(tables: &mut Tables, module: &mut Module, device: u32) -> Ou
     module.base = base;
     for variable in &module.variables {
         let address = base + variable.offset;
-        tables.ranges.0.insert(address, Range { size: variable.bytes.len(), owner: Owner::Variable, device });
+        let owner = Owner::Variable(module.context);
+        tables.ranges.0.insert(address, Range::new(variable.bytes.len(), owner, device));
         allocations::fill(address, &variable.bytes, 1);
     }
     Ok(())

@@ -6,6 +6,7 @@
 //! process next to none.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe, and so is a fork")]
 
+pub(super) mod belongs;
 mod host;
 pub(super) mod mapped;
 mod objects;
@@ -212,6 +213,7 @@ fn work(report: Report, mut gpu: Gpu, is_forking: bool) -> Result<Value, GpuErro
     check("cuMemFree", free(pitched))?;
     let ordered = ordered::work(&mut gpu)?;
     let pools = pools::work()?;
+    let belongs = belongs::work()?;
     let threads_failed = threads();
     for (address, ..) in blocks {
         check("cuMemFree", free(address))?;
@@ -225,7 +227,7 @@ fn work(report: Report, mut gpu: Gpu, is_forking: bool) -> Result<Value, GpuErro
         json!({
             "is_aligned": is_aligned, "is_apart": is_apart, "ranges": ranges, "kinds": kinds, "are_known": are_known, "counted": counted,
             "twice": twice, "inside": inside, "are_intact": are_intact, "nothing": nothing, "too_much": too_much,
-            "is_pitched": is_pitched, "threads_failed": threads_failed, "is_all_back": is_all_back, "mapped": mapped, "ordered": ordered, "objects": objects, "pools": pools,
+            "is_pitched": is_pitched, "threads_failed": threads_failed, "is_all_back": is_all_back, "mapped": mapped, "ordered": ordered, "objects": objects, "pools": pools, "belongs": belongs,
             "tables": tables,
         }),
     );

@@ -4,6 +4,7 @@
 mod captures;
 mod functions;
 mod gpus;
+mod told;
 mod unheard;
 mod variables;
 

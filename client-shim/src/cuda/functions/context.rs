@@ -11,7 +11,8 @@ macro_rules! context {
                 ) then kept::contexts::created("cuCtxCreate_v4", written!(pctx));
                 fn cuCtxDestroy_v2(ctx: CUcontext) then kept::contexts::destroy(ctx);
                 fn cuCtxDetach(ctx: CUcontext);
-                fn cuCtxDisablePeerAccess(peer_context: CUcontext);
+                fn cuCtxDisablePeerAccess(peer_context: CUcontext)
+                    then kept::contexts::disable_peer(peer_context);
                 fn cuCtxEnablePeerAccess(peer_context: CUcontext, flags: c_uint)
                     then kept::contexts::enable_peer(peer_context);
                 fn cuCtxFromGreenCtx(context: *mut CUcontext, ctx: CUgreenCtx);
@@ -23,7 +24,7 @@ macro_rules! context {
                 fn cuCtxGetDevice_v2(device: *mut CUdevice, ctx: CUcontext);
                 fn cuCtxGetExecAffinity(exec_affinity: *mut CUexecAffinityParam, type_: CUexecAffinityType);
                 fn cuCtxGetFlags(flags: *mut c_uint);
-                fn cuCtxGetId(ctx: CUcontext, ctx_id: *mut c_ulonglong);
+                fn cuCtxGetId(ctx: CUcontext, ctx_id: *mut c_ulonglong) then kept::objects::ids::context_id(ctx, ctx_id);
                 fn cuCtxGetLimit(pvalue: *mut usize, limit: CUlimit) then kept::code::stacks::told(pvalue, limit);
                 fn cuCtxGetSharedMemConfig(config: *mut CUsharedconfig);
                 fn cuCtxGetStreamPriorityRange(least_priority: *mut c_int, greatest_priority: *mut c_int);

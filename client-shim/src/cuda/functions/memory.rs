@@ -18,7 +18,7 @@ macro_rules! memory {
                 fn cuMemGetAddressRange_v2(
                     pbase: *mut CUdeviceptr, psize: *mut usize, dptr: CUdeviceptr,
                 ) => kept::memory::pointers::range;
-                fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) then kept::memory::pointers::info(free);
+                fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) => kept::memory::pointers::info;
                 fn cuMemRangeGetAttribute(
                     data: *mut c_void, data_size: usize, attribute: CUmem_range_attribute, dev_ptr: CUdeviceptr,
                     count: usize,

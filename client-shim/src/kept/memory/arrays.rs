@@ -16,7 +16,7 @@ pub(crate) mod view;
 
 use std::ffi::c_uint;
 
-use super::{allocation, freeing, region::Region};
+use super::{allocation, freeing};
 use crate::{
     cuda::{
         call::{Bypass, Driver},
@@ -239,9 +239,7 @@ fn undone(of: OfArray, names: &[usize]) -> Result<CUresult, Bypass> {
 }
 
 fn free(address: u64) -> Result<(), Bypass> {
-    if let Some(region) = memory(|memory| memory.slabs.remove(address))? {
-        Region::destroy(region);
-    }
+    freeing::finish(address)?;
     freeing::reclaim()
 }
 

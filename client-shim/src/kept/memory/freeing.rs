@@ -6,7 +6,7 @@
 //! in a call that has nothing to do with a capture, is done in the mode in which it breaks nobody's ([`apart`]).
 #![expect(unsafe_code, reason = "calls the driver")]
 
-use super::{region::Region, slabs::Pending};
+use super::slabs::{Emptied, Pending};
 use crate::cuda::{
     call::{Bypass, Driver},
     functions::{
@@ -16,11 +16,13 @@ use crate::cuda::{
     result::CUresult,
     types::{CUcontext, CUdeviceptr, CUevent, CUstream, CUstreamCaptureStatus},
 };
-use crate::kept::{account, is_capturing, memory, memory::Memory};
+use crate::kept::{account, is_capturing, memory, memory::Memory, recipes};
 
 /// `CU_EVENT_DISABLE_TIMING`.
 const NO_TIMING: u32 = 2;
 
+/// Streams below are names for default streams and not handles: `CU_STREAM_LEGACY`, `CU_STREAM_PER_THREAD`.
+pub(super) const FIRST_HANDLE: usize = 3;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: u32 = 2;
 /// What waits to be freed that is looked at in a call; a free that waits is made by one.
@@ -65,7 +67,7 @@ pub(crate) fn in_order(
 ) -> Result<CUresult, Bypass> {
     let mut status: CUstreamCaptureStatus = 0;
     let is_captured = || driver!(stream::cuStreamIsCapturing(stream, &raw mut status)).is_success() && status != 0;
-    after(driver, address, is_captured, |event| driver!(event::cuEventRecord(event, stream)))
+    after(driver, address, stream, is_captured, |event| driver!(event::cuEventRecord(event, stream)))
 }
 
 /// Logic of `cuMemFreeAsync` where each thread has a default stream.
@@ -77,13 +79,27 @@ pub(crate) fn in_order_per_thread(
     let mut status: CUstreamCaptureStatus = 0;
     let is_captured =
         || driver!(per_thread stream::cuStreamIsCapturing(stream, &raw mut status)).is_success() && status != 0;
-    after(driver, address, is_captured, |event| driver!(per_thread event::cuEventRecord(event, stream)))
+    after(driver, address, stream, is_captured, |event| driver!(per_thread event::cuEventRecord(event, stream)))
+}
+
+/// The context of a stream that has a handle. It is not captured, so the driver may be asked.
+fn context_of(stream: CUstream) -> Option<usize> {
+    if stream.0 < FIRST_HANDLE {
+        return None;
+    }
+    let known = recipes(|recipes| recipes.stream_context(stream.0)).ok().flatten();
+    known.or_else(|| {
+        let mut context = CUcontext(0);
+        let answer = apart(|| driver!(stream::cuStreamGetCtx(stream, &raw mut context)));
+        answer.is_success().then_some(context.0)
+    })
 }
 
 /// Frees a block once what is before an event recorded now is done. Memory that is not ours is the driver's to free.
 fn after(
     driver: &mut Driver<cuMemFreeAsync::Signature>,
     address: CUdeviceptr,
+    stream: CUstream,
     is_captured: impl FnOnce() -> bool,
     record: impl FnOnce(CUevent) -> CUresult,
 ) -> Result<CUresult, Bypass> {
@@ -98,7 +114,12 @@ fn after(
         return Ok(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
     let mut event = CUevent(0);
-    let mut answer = driver!(event::cuEventCreate(&raw mut event, NO_TIMING));
+    // An event can be recorded in a stream of its own context alone, which need not be the current one.
+    let mut create = || driver!(event::cuEventCreate(&raw mut event, NO_TIMING));
+    let mut answer = match context_of(stream) {
+        Some(context) => inside(context, create),
+        None => create(),
+    };
     if answer.is_success() {
         answer = record(event);
         if answer.is_success() {
@@ -111,10 +132,19 @@ fn after(
     Ok(answer)
 }
 
-/// Frees what was waiting and need not wait any longer.
+/// Frees some of what was waiting and need not wait any longer.
 pub(super) fn reclaim() -> Result<(), Bypass> {
+    reclaim_of(LOOKED_AT)
+}
+
+/// Frees all of what was waiting and need not wait any longer.
+pub(super) fn reclaim_all() -> Result<(), Bypass> {
+    reclaim_of(usize::MAX)
+}
+
+fn reclaim_of(most: usize) -> Result<(), Bypass> {
     let (pending, is_any_deferred) = memory(|Memory { slabs, .. }| {
-        let looked_at = slabs.pending.len().min(LOOKED_AT);
+        let looked_at = slabs.pending.len().min(most);
         (slabs.pending.drain(..looked_at).collect::<Vec<_>>(), !slabs.deferred.is_empty())
     })?;
     let deferred = if is_any_deferred && !is_capturing()? {
@@ -175,9 +205,14 @@ pub(super) fn inside(context: usize, work: impl FnOnce() -> CUresult) -> CUresul
     answer
 }
 
-fn finish(address: CUdeviceptr) -> Result<(), Bypass> {
-    if let Some(region) = memory(|memory| memory.slabs.remove(address))? {
-        Region::destroy(region);
-    }
-    Ok(())
+/// Frees a block, and its slab with the last one.
+pub(super) fn finish(address: CUdeviceptr) -> Result<(), Bypass> {
+    memory(|memory| memory.slabs.remove(address))?.map_or(Ok(()), give_back)
+}
+
+/// Gives a slab's memory back, and then its addresses.
+pub(crate) fn give_back(Emptied(region): Emptied) -> Result<(), Bypass> {
+    let base = region.base;
+    region.destroy();
+    memory(|memory| memory.slabs.unclaim(base))
 }

@@ -1,19 +1,21 @@
 //! What a program learns about its memory: ranges, attributes, how much is free.
 //!
 //! An address of ours lies in a mapping of a whole slab, so the driver's own answers would be about the slab. Where a
-//! program can tell the difference the answer is the one that memory of `cuMemAlloc` would give.
+//! program can tell the difference the answer is the one that memory of `cuMemAlloc` would give, or that of a pool. What
+//! an attribute has of contexts and pools is a handle, of which the program knows the name; and a number that a copy of
+//! the driver gives a buffer is no number of another copy's buffer.
 #![expect(unsafe_code, reason = "calls the driver and writes its result parameters")]
 
 use std::ffi::{c_uint, c_void};
 
-use super::slabs::Block;
+use super::{freeing, slabs::Block};
 use crate::{
     cuda::{
         call::{Bypass, Driver},
-        functions::memory::{cuMemGetAddressRange_v2, cuPointerGetAttribute, cuPointerGetAttributes},
-        names,
+        functions::memory::{cuMemGetAddressRange_v2, cuMemGetInfo_v2, cuPointerGetAttribute, cuPointerGetAttributes},
+        library, names,
         result::CUresult,
-        types::{CUdeviceptr, CUpointer_attribute},
+        types::{CUdeviceptr, CUpointer_attribute, Key as _},
     },
     kept::{memory, objects::current::current},
 };
@@ -25,9 +27,12 @@ const RANGE_START_ADDR: CUpointer_attribute = 11;
 const RANGE_SIZE: CUpointer_attribute = 12;
 const IS_LEGACY_IPC_CAPABLE: CUpointer_attribute = 10;
 const ALLOWED_HANDLE_TYPES: CUpointer_attribute = 14;
+const MEMPOOL_HANDLE: CUpointer_attribute = 17;
 
 /// Buffers of ours have numbers from here on; the driver counts up from one.
 const FIRST_BUFFER: u64 = 1 << 62;
+/// What each further copy of the driver counts from is so much more, since it too counts up from one.
+const BUFFERS_OF_A_COPY: u64 = 1 << 40;
 
 /// Logic of `cuMemGetAddressRange`.
 pub(crate) fn range(
@@ -48,9 +53,17 @@ pub(crate) fn range(
     Ok(CUresult::CUDA_SUCCESS)
 }
 
-/// After `cuMemGetInfo`: what is free in our slabs is free for the program.
-pub(crate) fn info(free: *mut usize) -> Result<(), Bypass> {
-    if !free.is_null()
+/// Logic of `cuMemGetInfo`: what is free in our slabs is free for the program, and so is what it has freed in a stream's
+/// order, from the time on when that was to happen.
+pub(crate) fn info(
+    driver: &mut Driver<cuMemGetInfo_v2::Signature>,
+    free: *mut usize,
+    _total: *mut usize,
+) -> Result<CUresult, Bypass> {
+    freeing::reclaim_all()?;
+    let answer = driver.pass();
+    if answer.is_success()
+        && !free.is_null()
         && let Ok((_, device)) = current()
     {
         let spare = usize::try_from(memory(|memory| memory.slabs.spare(device))?).unwrap_or(usize::MAX);
@@ -59,7 +72,7 @@ pub(crate) fn info(free: *mut usize) -> Result<(), Bypass> {
         // SAFETY: as above.
         unsafe { *free = known.saturating_add(spare) };
     }
-    Ok(())
+    Ok(answer)
 }
 
 /// Logic of `cuPointerGetAttribute`.
@@ -72,7 +85,7 @@ pub(crate) fn attribute(
     let known = known_of(address)?;
     let answer = driver.pass();
     if answer.is_success() {
-        correct(data, attribute, &known);
+        correct(data, attribute, known.as_ref());
     }
     Ok(answer)
 }
@@ -93,7 +106,7 @@ pub(crate) fn attributes(
             let attribute = unsafe { attributes.wrapping_add(index).read() };
             // SAFETY: as above.
             let place = unsafe { data.wrapping_add(index).read() };
-            correct(place, attribute, &known);
+            correct(place, attribute, known.as_ref());
         }
     }
     Ok(answer)
@@ -101,35 +114,45 @@ pub(crate) fn attributes(
 
 /// About what the driver says something else than the program should hear.
 enum Known {
-    /// A block of ours, and its address.
-    Block(u64, Block),
+    /// A block of ours, its address, and the pool that it counts for: 0 for none.
+    Block(u64, Block, usize),
     /// A reservation of the program's that is larger at the driver: how large the program's is.
     Reserved(u64),
 }
 
-fn known_of(address: CUdeviceptr) -> Result<Known, Bypass> {
+/// What is known of an address. In the first copy of the driver there is nothing to say of one of which nothing is.
+fn known_of(address: CUdeviceptr) -> Result<Option<Known>, Bypass> {
     let known = memory(|memory| match memory.slabs.around(address) {
-        Some((start, block)) => Some(Known::Block(start, block)),
+        Some((start, block)) => Some(Known::Block(start, block, memory.slabs.pools.of(start).unwrap_or(0))),
         None => memory.own.enlarged_around(address).map(|found| Known::Reserved(found.size)),
     })?;
-    known.ok_or(Bypass::NotOurs)
+    if known.is_none() && library::generation() == 0 { Err(Bypass::NotOurs) } else { Ok(known) }
 }
 
 /// Puts our answer in the place of the driver's where they differ.
-fn correct(data: *mut c_void, attribute: CUpointer_attribute, known: &Known) {
+fn correct(data: *mut c_void, attribute: CUpointer_attribute, known: Option<&Known>) {
+    if data.is_null() {
+        return;
+    }
+    // SAFETY: what this is called for has 64 bits, which the driver has just written.
+    let said = || unsafe { data.cast::<u64>().read_unaligned() };
+    let named = |handle: usize| names::name_of(handle).key();
     let number = match (known, attribute) {
-        (Known::Block(_, block), CONTEXT) => u64::try_from(names::name_of(block.context)).unwrap_or_default(),
-        (Known::Block(_, block), BUFFER_ID) => FIRST_BUFFER + block.number,
-        (Known::Block(start, _), RANGE_START_ADDR) => *start,
-        (Known::Block(_, block), RANGE_SIZE) => block.size,
-        (Known::Reserved(size), RANGE_SIZE) => *size,
-        (Known::Block(..), IS_LEGACY_IPC_CAPABLE) if !data.is_null() => {
+        (Some(Known::Block(_, block, _)), CONTEXT) => named(block.context),
+        (Some(Known::Block(_, _, pool)), MEMPOOL_HANDLE) => named(*pool),
+        (_, CONTEXT | MEMPOOL_HANDLE) => named(usize::try_from(said()).unwrap_or_default()),
+        (Some(Known::Block(_, block, _)), BUFFER_ID) => FIRST_BUFFER + block.number,
+        (_, BUFFER_ID) => said().wrapping_add(library::generation() * BUFFERS_OF_A_COPY),
+        (Some(Known::Block(start, ..)), RANGE_START_ADDR) => *start,
+        (Some(Known::Block(_, block, _)), RANGE_SIZE) => block.size,
+        (Some(Known::Reserved(size)), RANGE_SIZE) => *size,
+        (Some(Known::Block(_, _, pool)), IS_LEGACY_IPC_CAPABLE) => {
             // A truth value, of which the driver has written all bytes.
             // SAFETY: as above.
-            unsafe { data.cast::<u8>().write(1) };
+            unsafe { data.cast::<u8>().write(u8::from(*pool == 0)) };
             return;
         }
-        (Known::Block(..), ALLOWED_HANDLE_TYPES) if !data.is_null() => {
+        (Some(Known::Block(..)), ALLOWED_HANDLE_TYPES) => {
             // No kind of handle is allowed: the memory is not the program's to export.
             // SAFETY: the driver has just written at least so many bytes there.
             unsafe { data.cast::<u32>().write_unaligned(0) };
@@ -137,8 +160,6 @@ fn correct(data: *mut c_void, attribute: CUpointer_attribute, known: &Known) {
         }
         _ => return,
     };
-    if !data.is_null() {
-        // SAFETY: each of these is a number or pointer of 64 bits, which the driver has just written.
-        unsafe { data.cast::<u64>().write_unaligned(number) };
-    }
+    // SAFETY: each of these is a number or pointer of 64 bits, which the driver has just written.
+    unsafe { data.cast::<u64>().write_unaligned(number) };
 }

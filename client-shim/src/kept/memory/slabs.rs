@@ -62,6 +62,12 @@ impl Block {
     }
 }
 
+/// A slab that is no more. Its addresses are claimed until its memory is given back ([`freeing`](super::freeing)): whoever
+/// had them before that could not map anything there.
+#[derive(Debug)]
+#[must_use = "its memory is to be given back"]
+pub(crate) struct Emptied(pub(super) Region);
+
 /// A block that is freed when the event has come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
@@ -76,7 +82,7 @@ pub(crate) struct Pending {
 pub(crate) struct Slabs {
     /// By address.
     slabs: BTreeMap<u64, Slab>,
-    /// Addresses of slabs that are being made, and bytes.
+    /// Addresses of slabs that are being made or given back, and bytes.
     claims: BTreeMap<u64, u64>,
     /// By address.
     blocks: BTreeMap<u64, Block>,
@@ -135,8 +141,8 @@ impl Slabs {
         Some(((held / SHARE).next_multiple_of(PAGE).clamp(least, LARGEST), least))
     }
 
-    /// A free address for a new slab, 0 if the driver is to choose. Nobody else gets it until the slab is added, or until
-    /// [`Slabs::unclaim`].
+    /// A free address for a new slab, 0 if the driver is to choose. Nobody else gets it until the slab is added, and given
+    /// back, or until [`Slabs::unclaim`].
     pub(crate) fn claim(&mut self, device: CUdevice, size: u64) -> u64 {
         // A standby leaves the addresses alone that its predecessor may have, and that it will need.
         let Some(first) = arena::of(device, succession::lane()) else { return 0 };
@@ -210,8 +216,8 @@ impl Slabs {
         self.blocks.get(&address).map(|block| block.context)
     }
 
-    /// Frees a block; the slab's memory if that was the last one in it.
-    pub(crate) fn remove(&mut self, address: u64) -> Option<Region> {
+    /// Frees a block; the slab if that was the last one in it.
+    pub(crate) fn remove(&mut self, address: u64) -> Option<Emptied> {
         let block = self.blocks.remove(&address)?;
         self.pools.gave(address);
         let slab = self.slabs.get_mut(&block.slab).expect("a block lies in a slab");
@@ -227,11 +233,17 @@ impl Slabs {
             self.spare_slabs.insert(block.device, block.slab);
             return None;
         }
-        self.slabs.remove(&block.slab).map(|slab| slab.region)
+        self.emptied(block.slab)
     }
 
-    /// Frees everything that was allocated in a context; the memory of slabs that are empty then.
-    pub(crate) fn remove_context(&mut self, context: usize) -> Vec<Region> {
+    fn emptied(&mut self, base: u64) -> Option<Emptied> {
+        let Slab { region, .. } = self.slabs.remove(&base)?;
+        self.claims.insert(region.base, region.size);
+        Some(Emptied(region))
+    }
+
+    /// Frees everything that was allocated in a context; the slabs that are empty then.
+    pub(crate) fn remove_context(&mut self, context: usize) -> Vec<Emptied> {
         let ended = |block: &Block| block.context == context;
         let addresses: BTreeSet<u64> =
             self.blocks.iter().filter(|(_, block)| ended(block)).map(|(at, _)| *at).collect();
@@ -241,10 +253,10 @@ impl Slabs {
     }
 
     /// Takes empty slabs of a device, which it needs for something else.
-    pub(crate) fn take_empty(&mut self, device: CUdevice) -> Vec<Region> {
+    pub(crate) fn take_empty(&mut self, device: CUdevice) -> Vec<Emptied> {
         let empty = |slab: &Slab| slab.region.device == device && slab.free.is_empty();
         let bases: Vec<u64> = self.slabs.iter().filter(|(_, slab)| empty(slab)).map(|(base, _)| *base).collect();
-        bases.iter().filter_map(|base| self.slabs.remove(base)).map(|slab| slab.region).collect()
+        bases.into_iter().filter_map(|base| self.emptied(base)).collect()
     }
 
     /// Bytes of a device's slabs that are free for small requests.

@@ -8,7 +8,7 @@
 
 use super::{
     allocation::{ABSURD, obtain, reason},
-    freeing,
+    freeing::{self, FIRST_HANDLE},
     pools::known,
 };
 use crate::cuda::{
@@ -23,8 +23,6 @@ use crate::kept::{
     objects::current::current,
 };
 
-/// Streams below are names for the default stream and not handles: `CU_STREAM_LEGACY`, `CU_STREAM_PER_THREAD`.
-const FIRST_HANDLE: usize = 3;
 /// Logic of `cuMemAllocAsync`.
 pub(crate) fn allocate(
     driver: &mut Driver<cuMemAllocAsync::Signature>,

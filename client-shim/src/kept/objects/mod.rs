@@ -3,6 +3,7 @@
 
 pub(crate) mod contents;
 pub(crate) mod current;
+pub(crate) mod ids;
 pub(crate) mod primary;
 pub(crate) mod recipes;
 pub(crate) mod still;
@@ -35,6 +36,8 @@ pub(crate) struct Objects {
     /// Streams on which a capture has begun, by handle or by name of a thread's default stream, with their contexts: 0 where
     /// none is known.
     pub(crate) captures: BTreeMap<usize, usize>,
+    /// What the program was told of the numbers of contexts and streams.
+    pub(crate) ids: ids::Ids,
     /// How to make all else again.
     pub(crate) recipes: Recipes,
 }

@@ -1,4 +1,5 @@
-//! Which contexts are primary: asked once, since a context that has failed can no longer be asked.
+//! Which contexts are primary: asked once, since a context that has failed can no longer be asked. And which may reach
+//! whose memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +23,8 @@ pub(crate) struct Contexts {
     primary: BTreeMap<CUdevice, usize>,
     others: BTreeSet<usize>,
     retained: BTreeMap<CUdevice, Retained>,
+    /// Whose memory which context has enabled access to, and has not disabled since: the owner, and the user.
+    peers: BTreeSet<(usize, usize)>,
 }
 
 impl Contexts {
@@ -87,17 +90,33 @@ impl Contexts {
         self.retained.iter().map(|(&device, &retained)| (device, retained))
     }
 
+    /// `user` has enabled access to the memory of `owner`, or disabled it.
+    pub(crate) fn reaches(&mut self, owner: usize, user: usize, does: bool) {
+        if does {
+            self.peers.insert((owner, user));
+        } else {
+            self.peers.remove(&(owner, user));
+        }
+    }
+
+    /// Who has enabled access to whose memory: the owner, and the user.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.peers.iter().copied()
+    }
+
     /// Contexts have other handles now.
     pub(crate) fn rename(&mut self, current: impl Fn(usize) -> usize) {
         self.primary.values_mut().for_each(|context| *context = current(*context));
         self.retained.values_mut().for_each(|retained| retained.context = current(retained.context));
         self.others = self.others.iter().map(|context| current(*context)).collect();
+        self.peers = self.peers.iter().map(|(owner, user)| (current(*owner), current(*user))).collect();
     }
 
     /// A context has ended: another one may get its handle.
     pub(crate) fn forget(&mut self, context: usize) {
         self.others.remove(&context);
         self.primary.retain(|_, of| *of != context);
+        self.peers.retain(|(owner, user)| *owner != context && *user != context);
     }
 }
 
@@ -120,6 +139,19 @@ mod tests {
         assert_eq!(contexts.retained().map(|(_, of)| of.count).collect::<Vec<_>>(), [1]);
         contexts.release(1);
         assert_eq!(contexts.retained().map(|(_, of)| (of.context, of.count)).collect::<Vec<_>>(), [(CONTEXT, 0)]);
+    }
+
+    #[test]
+    fn who_reaches_whom_ends_with_a_disabling_or_either_context() {
+        let mut contexts = Contexts::default();
+        for (owner, user) in [(1, 2), (2, 1), (1, 3), (3, 2)] {
+            contexts.reaches(owner, user, true);
+        }
+        contexts.reaches(2, 1, false);
+        contexts.rename(|context| context * 10);
+        assert_eq!(contexts.peers().collect::<Vec<_>>(), [(10, 20), (10, 30), (30, 20)]);
+        contexts.forget(30);
+        assert_eq!(contexts.peers().collect::<Vec<_>>(), [(10, 20)]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) use super::events::last_unheard;
 pub(crate) use healthy::{Quick, begin_healthy, begin_quickly, may_be_quick};
 pub(crate) use lost::lose;
 pub(crate) use moving::Pulse;
-pub(crate) use naming::captured;
+pub(crate) use naming::{captured, named};
 pub(crate) use sums::{aside, busy, busy_streams, finished_context, given, lost};
 
 use super::counts::{Given, Mark};

@@ -1,7 +1,7 @@
 //! The default streams of this thread, one in each context: what they are called here.
 //!
 //! The driver has no handle for them, and each is its thread's alone. So each gets a name of ours when its thread first
-//! uses it, and ends with the thread; its work goes on, and its capture does not.
+//! uses it, and ends with the thread; its work goes on, and its capture and its number do not.
 
 use std::{
     cell::RefCell,
@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::places::{self, PER_THREAD};
-use crate::kept::{is_on, objects::end_captures};
+use crate::kept::{is_on, objects, objects::end_captures};
 
 /// Contexts with the names of the thread's default streams there.
 struct Own(Vec<(usize, usize)>);
@@ -40,6 +40,7 @@ impl Drop for Own {
         // In a forked child another thread may have held the lock.
         if is_on() {
             self.0.iter().filter_map(|(_, name)| places::end(*name)).for_each(places::ended);
+            let _not_kept = objects(|objects| self.0.iter().for_each(|(_, name)| objects.ids.forget_stream(*name)));
             let _not_kept = end_captures(|stream, _| self.0.iter().any(|(_, name)| *name == stream));
         }
     }

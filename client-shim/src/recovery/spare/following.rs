@@ -51,6 +51,7 @@ fn is_still_there(handle: usize, number: u64) -> bool {
 pub(super) struct Made {
     contexts: Vec<(CUdevice, Retained)>,
     peers: Vec<(CUdevice, CUdevice)>,
+    enabled: Vec<(usize, usize)>,
     of_contexts: Renamed,
     reserved: BTreeSet<(u64, u64)>,
     slabs: BTreeMap<u64, SlabRange>,
@@ -72,6 +73,7 @@ impl Made {
         Self {
             contexts: memory.contexts.clone(),
             peers: memory.peers.clone(),
+            enabled: memory.enabled.clone(),
             of_contexts,
             reserved: BTreeSet::new(),
             slabs: BTreeMap::new(),

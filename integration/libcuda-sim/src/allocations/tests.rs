@@ -23,7 +23,7 @@ fn mapped_memory_is_accessible_only_once_access_is_set() {
     let mut ranges = Ranges::default();
     let mapping = |is_accessible| {
         let owner = Owner::Mapping { allocation: 1, is_accessible, bytes: 0x5000 };
-        Range { size: 16, owner, device: 0 }
+        Range::new(16, owner, 0)
     };
     ranges.0.insert(0x1000, mapping(true));
     ranges.0.insert(0x1010, mapping(false));
@@ -40,7 +40,7 @@ fn mapped_bytes_are_not_where_their_addresses_are_and_a_piece_ends_where_its_map
     for (address, words) in [(0x1000, &low), (0x1008, &high)] {
         let bytes = words.as_ptr().expose_provenance();
         let owner = Owner::Mapping { allocation: 1, is_accessible: true, bytes };
-        ranges.0.insert(address, Range { size: 8, owner, device: 0 });
+        ranges.0.insert(address, Range::new(8, owner, 0));
     }
     let words = |address| [0, 1, 2].map(|index| word_of(&ranges.read(address, 12), index));
     assert_eq!(words(0x1004), [2, 3, 4]);

@@ -159,6 +159,13 @@ entry_points! {
         Ok(())
     }
 
+    fn cuCtxGetId(handle: usize, id: Out<u64>) {
+        let context = if handle == 0 { current()?.1 } else {
+            driver()?.tables().contexts.get(&handle).cloned().ok_or(Code::INVALID_CONTEXT)?
+        };
+        id.put(context.id)
+    }
+
     fn cuCtxGetApiVersion(context: usize, version: Out<c_uint>) {
         let driver = driver()?;
         let wanted = if context == 0 { current_handle() } else { Some(context) };

@@ -24,17 +24,22 @@ pub(super) fn ticket(event: &Event) -> Option<Ticket> {
     *event.ticket.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The event, in a context that is the current one and whole.
+/// The event and its context, which is whole and need not be the current one.
 fn event(handle: usize) -> Outcome<(Arc<Context>, Arc<Event>)> {
-    let (driver, context) = current()?;
+    let (driver, _) = current()?;
     let event = find(driver, handle)?;
     // One made before a reset belongs to a context that is gone, whatever has its handle now.
-    if event.is_of(&context) { Ok((context, event)) } else { Err(Code::CONTEXT_IS_DESTROYED) }
+    let context = event.origin().ok_or(Code::CONTEXT_IS_DESTROYED)?;
+    context.check()?;
+    Ok((context, event))
 }
 
 fn record(handle: usize, stream: usize) -> Outcome {
-    let (driver, context) = current()?;
-    let found = super::stream::find(&context, stream)?;
+    let (driver, context, found) = super::stream::stream(stream)?;
+    // As documented an event can be recorded in a stream of its own context alone.
+    if !event(handle)?.1.is_of(&context) {
+        return Err(Code::INVALID_HANDLE);
+    }
     {
         let mut tables = driver.tables();
         if let Some(capture) = tables.graphs.captures.get(&stream).cloned() {

@@ -8,10 +8,6 @@ use crate::device::TOTAL_MEMORY;
 use crate::driver::{Tables, driver};
 use std::ffi::c_uint;
 
-/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`.
-const MEMORY_TYPE: c_uint = 2;
-/// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
-const DEVICE_ORDINAL: c_uint = 9;
 /// `CU_MEMHOSTALLOC_DEVICEMAP`: under unified addressing all host memory is mapped, so it is said of all (assumed).
 const MAPPED: c_uint = 2;
 /// All flags of `cuMemHostAlloc`.
@@ -138,15 +134,6 @@ entry_points! {
         }
     }
 
-    fn cuPointerGetAttribute(value: Out<u32>, attribute: c_uint, address: usize) {
-        let (_, range) = driver()?.tables().ranges.find(address).ok_or(Code::INVALID_VALUE)?;
-        match attribute {
-            MEMORY_TYPE => value.put(memory_type(range.owner)),
-            DEVICE_ORDINAL => value.put(range.device),
-            _ => Err(Code::NOT_SUPPORTED),
-        }
-    }
-
     fn cuMemAllocManaged(_address: Out<usize>, _size: usize, _flags: c_uint) {
         Err(Code::NOT_SUPPORTED)
     }
@@ -159,7 +146,7 @@ entry_points! {
             return Err(Code::INVALID_VALUE);
         }
         let owner = Owner::Registered { context: context.handle };
-        tables.ranges.0.insert(address, Range { size, owner, device: context.device });
+        tables.ranges.0.insert(address, Range::new(size, owner, context.device));
         Ok(())
     }
 
@@ -172,9 +159,5 @@ entry_points! {
         }
         tables.ranges.0.remove(&address);
         Ok(())
-    }
-
-    fn cuCtxEnablePeerAccess(_peer: usize, _flags: c_uint) {
-        Err(Code::NOT_SUPPORTED)
     }
 }

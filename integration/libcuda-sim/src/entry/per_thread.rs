@@ -56,6 +56,7 @@ on_own_stream! {
     fn cuStreamWaitEvent_ptsz(handle: usize, event: usize, flags: c_uint)
         = stream::cuStreamWaitEvent(own(handle), event, flags).outcome();
     fn cuStreamGetCtx_ptsz(handle: usize, context: Out<usize>) = stream::cuStreamGetCtx(own(handle), context).outcome();
+    fn cuStreamGetId_ptsz(handle: usize, id: Out<u64>) = stream::cuStreamGetId(own(handle), id).outcome();
     fn cuStreamGetFlags_ptsz(handle: usize, flags: Out<c_uint>)
         = stream::cuStreamGetFlags(own(handle), flags).outcome();
     fn cuStreamGetPriority_ptsz(handle: usize, priority: Out<c_int>)

@@ -35,14 +35,21 @@ pub(super) fn find(context: &Arc<Context>, handle: usize) -> Outcome<Arc<Stream>
     context.state().streams.get(&handle).cloned().ok_or(Code::INVALID_HANDLE)
 }
 
-/// The stream and its context; one made before a reset is dead.
-fn stream(handle: usize) -> Outcome<(&'static Driver, Arc<Context>, Arc<Stream>)> {
+/// The stream and its context, which need not be the current one; one made before a reset is dead.
+pub(super) fn stream(handle: usize) -> Outcome<(&'static Driver, Arc<Context>, Arc<Stream>)> {
     let (driver, context) = current()?;
-    match find(&context, handle) {
-        Ok(stream) => Ok((driver, context, stream)),
-        Err(_) if driver.tables().streams.contains_key(&handle) => Err(Code::CONTEXT_IS_DESTROYED),
-        Err(error) => Err(error),
-    }
+    let error = match find(&context, handle) {
+        Ok(stream) => return Ok((driver, context, stream)),
+        Err(error) => error,
+    };
+    let other = {
+        let tables = driver.tables();
+        let of = tables.streams.get(&handle).ok_or(error)?;
+        tables.contexts.get(of).cloned().ok_or(Code::CONTEXT_IS_DESTROYED)?
+    };
+    other.check()?;
+    let found = find(&other, handle).map_err(|_| Code::CONTEXT_IS_DESTROYED)?;
+    Ok((driver, other, found))
 }
 
 fn create(handle: &Out<usize>, flags: c_uint, priority: c_int) -> Outcome {
@@ -172,6 +179,11 @@ entry_points! {
     fn cuStreamGetCtx(handle: usize, context_handle: Out<usize>) {
         let (_, context, _) = stream(handle)?;
         context_handle.put(context.handle)
+    }
+
+    fn cuStreamGetId(handle: usize, id: Out<u64>) {
+        let (_, _, stream) = stream(handle)?;
+        id.put(stream.id)
     }
 
     fn cuStreamGetFlags(handle: usize, flags: Out<c_uint>) {

@@ -173,7 +173,7 @@ entry_points! {
             return Err(Code::INVALID_VALUE);
         }
         let owner = Owner::Mapping { allocation: handle, is_accessible: false, bytes: allocation.map(size)? };
-        tables.ranges.0.insert(address, Range { size, owner, device: allocation.device });
+        tables.ranges.0.insert(address, Range::new(size, owner, allocation.device));
         Ok(())
     }
 

@@ -14,6 +14,7 @@ mod memory;
 mod named;
 mod stacks;
 mod telling;
+mod told;
 mod unheard;
 
 use super::count as count_of;
@@ -39,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 58] = [
+const SCENES: [(&str, Scene); 62] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -98,6 +99,10 @@ const SCENES: [(&str, Scene); 58] = [
     ("array-that-ends", arrays::that_ends),
     ("twins-of-arrays", arrays::twins),
     ("attributes-of-nodes", attributes::of_nodes),
+    ("belongings-of-pointers", told::pointers),
+    ("numbers-of-objects", told::ids),
+    ("peers", told::peers),
+    ("freed-elsewhere", told::freed_elsewhere),
 ];
 
 /// Plays a scene.

@@ -56,6 +56,11 @@ impl Pools {
         }
     }
 
+    /// The pool that a piece of memory was allocated from, as long as there is one.
+    pub(in crate::kept::memory) fn of(&self, address: u64) -> Option<usize> {
+        self.pieces.get(&address).map(|(handle, _)| *handle).filter(|handle| self.by_handle.contains_key(handle))
+    }
+
     /// A piece of memory is gone, of whichever pool or none.
     pub(in crate::kept::memory) fn gave(&mut self, address: u64) {
         if let Some((handle, size)) = self.pieces.remove(&address)
@@ -102,6 +107,7 @@ mod tests {
         pools.know(0x10, 0, 100);
         pools.took(0x10, 0x1000, 60);
         assert!(pools.get(0x10).is_some_and(|pool| pool.has_room(40) && !pool.has_room(41)));
+        assert_eq!((pools.of(0x1000), pools.of(0x2000)), (Some(0x10), None));
         pools.know(0x10, 0, 0);
         pools.rename(|handle| handle + 1);
         pools.took(0x11, 0x2000, 30);
@@ -111,6 +117,7 @@ mod tests {
         pools.begin_high(0x11);
         assert_eq!(pools.get(0x11).map(|pool| pool.usage()), Some([30, 30]));
         let gone = pools.forget(0x11).expect("it was there");
+        assert_eq!(pools.of(0x2000), None, "its pool is gone");
         pools.gave(0x2000);
         pools.restore(0x11, gone);
         assert_eq!(pools.get(0x10), None);

@@ -1,6 +1,6 @@
 //! What a copy of the driver that knows nothing must be told, and what changes when it has been.
 
-use super::{Block, Slabs};
+use super::{Block, Emptied, Slabs};
 use crate::{cuda::types::CUdevice, kept::memory::region::Region};
 
 /// A slab.
@@ -39,8 +39,8 @@ impl Slabs {
         self.peers.iter().flat_map(|(&owner, users)| users.iter().map(move |&user| (owner, user))).collect()
     }
 
-    /// The work of all streams is gone: what waited for some of it is freed. The memory of slabs that are empty then.
-    pub(crate) fn free_all_pending(&mut self) -> Vec<Region> {
+    /// The work of all streams is gone: what waited for some of it is freed. The slabs that are empty then.
+    pub(crate) fn free_all_pending(&mut self) -> Vec<Emptied> {
         let pending = std::mem::take(&mut self.pending);
         pending.into_iter().filter_map(|waiting| self.remove(waiting.address)).collect()
     }

@@ -2,7 +2,7 @@
 
 use std::{fs::File, os::fd::IntoRawFd};
 
-use super::{LARGE, LARGEST, Slabs};
+use super::{Emptied, LARGE, LARGEST, Slabs};
 use crate::{
     kept::memory::{
         arena,
@@ -80,10 +80,12 @@ fn addresses_are_used_again_and_each_device_has_its_own() {
     let mut slabs = Slabs::default();
     let blocks: Vec<u64> = (0..3).map(|_| allocate(&mut slabs, 0, CONTEXT, LARGE)).collect();
     assert_eq!(blocks, [0, 1, 2].map(|index| arena::FIRST + index * LARGE));
-    slabs.remove(blocks[1]);
+    let Emptied(gone) = slabs.remove(blocks[1]).expect("it was alone in its slab");
     assert_eq!(slabs.claim(0, 2 * LARGE), blocks[2] + LARGE);
+    assert_eq!(slabs.claim(0, LARGE), blocks[2] + 3 * LARGE, "what is there is not given back yet");
+    slabs.unclaim(gone.base);
     assert_eq!(slabs.claim(0, LARGE), blocks[1]);
-    assert_eq!(slabs.claim(0, LARGE), blocks[2] + 3 * LARGE, "the others are being made");
+    assert_eq!(slabs.claim(0, LARGE), blocks[2] + 4 * LARGE, "the others are being made");
     slabs.unclaim(blocks[1]);
     assert_eq!(slabs.claim(0, LARGE), blocks[1], "that came to nothing");
     assert_eq!(Some(slabs.claim(3, LARGE)), arena::of(3, 0));

@@ -46,6 +46,13 @@ pub(super) fn asked() -> usize {
     if answer.is_success() { names::name_of(context.0) } else { 0 }
 }
 
+/// The name of a stream, and that of its context, as far as it is known: where it is not, the current one's, `current`.
+pub(crate) fn named(stream: CUstream, is_per_thread: bool, current: usize) -> (usize, usize) {
+    let name = key(names::name_of(stream.0), is_per_thread, current);
+    let context = context_of(name, current);
+    (name, if context == 0 { current } else { context })
+}
+
 /// What a capture of this stream is called: a thread's default stream has no handle.
 pub(crate) fn captured(stream: CUstream) -> usize {
     if matches!(stream.0, 0 | PER_THREAD_STREAM) { thread_streams::name(0) } else { stream.0 }

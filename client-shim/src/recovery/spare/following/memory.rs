@@ -52,7 +52,9 @@ impl Made {
     /// # Errors
     /// It cannot have it, or its contexts are no longer those of the program: then it is of no use.
     pub(in super::super) fn follow_memory(&mut self, memory: &Memory) -> Result<u64, Failed> {
-        if !are_the_same(&memory.contexts, &self.contexts) || memory.peers != self.peers {
+        if !are_the_same(&memory.contexts, &self.contexts)
+            || (&memory.peers, &memory.enabled) != (&self.peers, &self.enabled)
+        {
             return Err(Failed { call: "a look at the same contexts", answer: CUresult(201) });
         }
         self.retain_and_set(memory)?;
