@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import gpus
 import hangs
@@ -17,7 +18,7 @@ from bench import Client, Failed, until
 from crowd import NO_QUARANTINE, configured, journal, last_seq
 from figures import spread
 
-PROGRAMS = ["mps-replay-probe", "mps-aggressor"]
+PROGRAMS = ["mps-replay-probe", "mps-aggressor", "mps-memory-probe"]
 KINDS = ["oob", "trap", "misaligned", "assert"]
 # What one client does to all: an `assert` under MPS harms nobody else.
 SHARED = [kind for kind in KINDS if kind != "assert"]
@@ -49,6 +50,10 @@ BESIDE = {
 # What else the daemon is told in the same run: a server that stands by need not be waited for.
 STANDBY, NOT_HELD = "[domains]\nstandby = true\n", "[replay]\nburial_hold = 0\n"
 TIMED = {"": "", ", not held back": NOT_HELD, ", with a standby": STANDBY, ", with a standby, not held back": STANDBY + NOT_HELD}
+
+
+# What scenes answer on the simulated driver, and how many GPUs they need.
+SCENES = Path(__file__).resolve().parent.parent / "goldens" / "scenes.json"
 
 
 # As `MPS_SHIM_REPLAY` has it.
@@ -139,6 +144,49 @@ def contexts(ours, library, count):
             for step, all_of in steps[name].items():
                 all_of.append(recovery["steps_us"][step] / 1000)
     return {f"{step} {name}, ms": spread(found) for name, of in steps.items() for step, found in of.items()}
+
+
+def facts(ours, library):
+    """What a program can find out about its memory and objects (`mps-memory-probe`), without MPS: the same with the library, in
+    each of its ways, as without it.
+    """
+    ways = {"without it": {}, "memory": {"MPS_SHIM_KEEP": "memory"}, "state": {"MPS_SHIM_KEEP": "state"}, WAY: environment(library, "/nowhere")}
+    told = {}
+    for name, settings in ways.items():
+        surroundings = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": "/nowhere", **settings}
+        if settings:
+            surroundings["LD_PRELOAD"] = str(library)
+        done = subprocess.run([str(ours.root / "mps-memory-probe")], capture_output=True, text=True, env=surroundings, timeout=120)
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        told[name] = next((line for line in lines if line["event"] == "facts"), None)
+        if not told[name]:
+            raise Failed(f"{name}: status {done.returncode}, {lines[-1:]}: {done.stderr[-300:]}")
+    native = told.pop("without it")
+    for name, line in told.items():
+        differ = {key: [native[key], line[key]] for key in native if native[key] != line[key]}
+        if differ:
+            raise Failed(f"{name}: {differ}")
+    return {"the same with": ", ".join(told), "context, pool and handles of memory": json.dumps(native["belongs"])}
+
+
+def scenes(ours, library, count):
+    """Scenes of `mps-replay-probe` with faults of its own, each so often in processes of their own and without MPS: what each call
+    answers is what it answers on the simulated driver.
+    """
+    done, there = {}, len(gpus.uuids())
+    for name, scene in json.loads(SCENES.read_text()).items():
+        if scene["devices"] > there:
+            done[name] = f"Skipped(it needs {scene['devices']} GPUs)"
+            continue
+        for _ in range(count):
+            program = [str(ours.root / "mps-replay-probe"), "--scene", name]
+            ended = subprocess.run(program, capture_output=True, text=True, env=environment(library, "/nowhere"), timeout=120)
+            lines = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+            heard = next((line["heard"] for line in lines if line["event"] == "scene"), None)
+            if heard != scene["heard"]:
+                raise Failed(f"{name}: status {ended.returncode}, {heard or lines[-1:]}, and not {scene['heard']}: {ended.stderr[-300:]}")
+        done[name] = f"the same, {count} of {count}"
+    return done
 
 
 class Bystander(Client):
@@ -304,6 +352,8 @@ def works(ours, library, quick, times=None):
     for name, arguments in BELONGINGS.items():
         few = KINDS * (min(count, 5) if name != "all" else count)
         works[f"own faults, {name}"] = lambda arguments=arguments, few=few: own(ours, library, arguments, few)
+    works["facts"] = lambda: facts(ours, library)
+    works["scenes"] = lambda: scenes(ours, library, min(count, 5))
     works["contexts"] = lambda: contexts(ours, library, min(count, 12))
     for name in ("base", "graph", "all"):
         few = ["oob", "trap"] * min(count, 10) if name != "all" else SHARED * count

@@ -1,14 +1,13 @@
 //! Scenes of several GPUs and their contexts.
 
-use super::{FOUND, play_alone};
+use super::{FOUND, is_as_on_a_gpu, play_alone};
 use integration::under_test::once;
 use serde_json::json;
 
 #[test]
 fn a_fault_on_one_gpu_leaves_the_work_of_another_one_to_its_end() {
     once(|subject| {
-        let line = play_alone(subject, "other-gpu", &[("MPS_SIM_DEVICES", "2")]);
-        assert_eq!(line["heard"], json!({ "found": FOUND, "other": 0, "is_done": true }), "{subject}: {line}");
+        let line = is_as_on_a_gpu(subject, "other-gpu");
         assert_eq!(line["recovery"]["lost_streams"], 1, "{subject}: {line}");
     });
 }
@@ -30,16 +29,11 @@ fn where_a_context_cannot_be_made_on_either_gpu_another_copy_makes_both() {
     });
 }
 
+/// As with cudart, which has the handles of all GPUs.
 #[test]
 fn a_gpu_of_which_a_program_has_the_contexts_handle_alone_is_in_nobodys_way() {
-    // As with cudart, which has the handles of all GPUs.
-    let expected = json!({
-        "absent": 709, "early": 0, "found": FOUND, "active": [false, false, false],
-        "the_same": [true, true], "again": [true, true], "used": true,
-    });
     once(|subject| {
-        let line = play_alone(subject, "named-contexts", &[("MPS_SIM_DEVICES", "2")]);
-        assert_eq!(line["heard"], expected, "{subject}: {line}");
+        let line = is_as_on_a_gpu(subject, "named-contexts");
         assert_eq!(line["recovery"]["way"], 0, "{subject}: {line}");
     });
 }
@@ -47,13 +41,7 @@ fn a_gpu_of_which_a_program_has_the_contexts_handle_alone_is_in_nobodys_way() {
 /// cuBLAS asks the driver's private table for it, and fails where it is told of none.
 #[test]
 fn a_threads_current_context_is_the_same_by_the_private_table_before_and_after_a_fault() {
-    let expected = json!({
-        "begun": [0, "none", "none"], "set": [0, [0, 1, 1]], "found": FOUND, "here": [0, 0, 0], "there": [0, 1, 1],
-        "fresh": [0, "none", "none"], "by_the_table": [0, [0, 0, 0]], "by_the_function": [true, [0, 1, 1]],
-        "left": [0, [0, "none", "none"]],
-    });
     once(|subject| {
-        let line = play_alone(subject, "private-current", &[("MPS_SIM_DEVICES", "2")]);
-        assert_eq!(line["heard"], expected, "{subject}: {line}");
+        is_as_on_a_gpu(subject, "private-current");
     });
 }
