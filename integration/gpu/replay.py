@@ -151,7 +151,7 @@ def facts(ours, library):
     each of its ways, as without it.
     """
     ways = {"without it": {}, "memory": {"MPS_SHIM_KEEP": "memory"}, "state": {"MPS_SHIM_KEEP": "state"}, WAY: environment(library, "/nowhere")}
-    told = {}
+    told, aligned = {}, {}
     for name, settings in ways.items():
         surroundings = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": "/nowhere", **settings}
         if settings:
@@ -161,12 +161,20 @@ def facts(ours, library):
         told[name] = next((line for line in lines if line["event"] == "facts"), None)
         if not told[name]:
             raise Failed(f"{name}: status {done.returncode}, {lines[-1:]}: {done.stderr[-300:]}")
+        for varying in ("pid", "t_ms"):
+            told[name].pop(varying)
+        aligned[name] = next(line for line in lines if line["event"] == "alignments")
     native = told.pop("without it")
     for name, line in told.items():
         differ = {key: [native[key], line[key]] for key in native if native[key] != line[key]}
         if differ:
             raise Failed(f"{name}: {differ}")
-    return {"the same with": ", ".join(told), "context, pool and handles of memory": json.dumps(native["belongs"])}
+    zeros = {name: {size: bits for size, bits in line.items() if size.isdigit()} for name, line in aligned.items()}
+    return {
+        "the same with": ", ".join(told),
+        "context, pool and handles of memory": json.dumps(native["belongs"]),
+        **{f"zero bits of addresses by size, {name}": json.dumps(of) for name, of in zeros.items()},
+    }
 
 
 def scenes(ours, library, count):

@@ -25,6 +25,8 @@ use super::window;
 /// Most descriptors held at a time. With slabs that grow with what is in them this is memory without end; the limit is
 /// there because the handler for forks cannot walk anything that grows.
 const MOST: usize = 8192;
+/// No number is asked for that is higher than that and the next free ones.
+const HIGH: c_int = 1 << 14;
 
 /// A place without a descriptor.
 const NONE: c_int = -1;
@@ -205,12 +207,14 @@ pub(crate) fn numbers() -> BTreeSet<c_int> {
     held.filter(|number| *number != NONE).collect()
 }
 
-/// The first number of the upper half. Read each time: a program may change its limit.
+/// The first number of the upper half, but no higher than [`HIGH`]: the kernel has a table as long as the highest number, which
+/// each child copies, and refuses one for the limits of some container runtimes. Read each time: a program may change its
+/// limit.
 fn upper_half() -> c_int {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes to the structure.
     let _zero_if_refused = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    c_int::try_from(limit.rlim_cur / 2).unwrap_or(c_int::MAX / 2)
+    c_int::try_from(limit.rlim_cur / 2).map_or(HIGH, |half| half.min(HIGH))
 }
 
 /// Sets up the handlers for forks; whether they are.

@@ -1,12 +1,14 @@
 //! `mps-ipc-probe`: two programs share memory by handles of `cuIpcGetMemHandle`.
 //!
 //! ```text
-//! mps-ipc-probe [--trap] [--alone]
+//! mps-ipc-probe [--trap] [--alone] [--freed]
 //! mps-ipc-probe --events [SCENE…]
 //! ```
 //! It allocates blocks of several sizes, fills them, gives a second program, which it starts, a handle of each, and says
 //! what that has found (`peer`): whether every byte was right, whether what is opened twice is the same, and whether
 //! what it wrote is there in the first one. With `--trap` each of the two makes a fault of its own first, and goes on.
+//! With `--freed` the first one frees its first block and has another one there, and gives handles of the second block and
+//! of the one that it has freed: that one cannot be had, though what it lay in is mapped.
 //! With `--alone` the second program starts when the first one has freed everything: it cannot have the memory.
 //!
 //! With `--events` programs share memory and an event, and do wrong, or are killed, at all times ([`scenes`]); what is
@@ -44,7 +46,10 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let begun = initialise().and_then(|()| Gpu::open(0));
     let result = begun.and_then(|gpu| match handles {
         Some(handles) => open(gpu, handles, is_trapping),
-        None => share(gpu, is_trapping, arguments.iter().any(|argument| argument == "--alone")),
+        None => {
+            let has = |option: &str| arguments.iter().any(|argument| argument == option);
+            share(gpu, is_trapping, has("--alone"), has("--freed"))
+        }
     });
     report.end(result, json!({}))
 }
@@ -93,7 +98,7 @@ fn parsed(text: &str) -> Result<sys::CUipcMemHandle, GpuError> {
 }
 
 /// The first program.
-fn share(mut gpu: Gpu, is_trapping: bool, is_alone: bool) -> Result<Value, GpuError> {
+fn share(mut gpu: Gpu, is_trapping: bool, is_alone: bool, has_freed: bool) -> Result<Value, GpuError> {
     let blocks = SIZES.map(allocate);
     let mut handles = Vec::new();
     for (block, size) in blocks.iter().cloned().zip(SIZES) {
@@ -108,18 +113,27 @@ fn share(mut gpu: Gpu, is_trapping: bool, is_alone: bool) -> Result<Value, GpuEr
             check("cuMemFree", unsafe { sys::cuMemFree_v2(block?) })?;
         }
     }
+    let mut in_its_place = None;
+    if has_freed {
+        // SAFETY: it is ours and not used again.
+        check("cuMemFree", unsafe { sys::cuMemFree_v2(blocks[0].clone()?) })?;
+        in_its_place = Some(allocate(SIZES[0])? == blocks[0].clone()?);
+        handles = vec![handles[1], handles[0]];
+    }
     let mut peer = Command::new(std::env::current_exe().map_err(failed)?);
     peer.args(is_trapping.then_some("--trap")).arg("--open").args(handles.into_iter().map(text_of));
     let output = peer.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(failed)?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let found = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).next_back();
     let mut is_written = true;
-    if !is_alone {
+    if !is_alone && !has_freed {
         for (block, size) in blocks.into_iter().zip(SIZES) {
             is_written &= is_filled(block?, size, SECOND)?;
         }
     }
-    Ok(json!({ "of_its_own": of_its_own, "trapped": trapped, "peer": found, "is_written": is_written }))
+    Ok(
+        json!({ "of_its_own": of_its_own, "trapped": trapped, "peer": found, "is_written": is_written, "in_its_place": in_its_place }),
+    )
 }
 
 /// The second one.

@@ -214,6 +214,7 @@ fn work(report: Report, mut gpu: Gpu, is_forking: bool) -> Result<Value, GpuErro
     let ordered = ordered::work(&mut gpu)?;
     let pools = pools::work()?;
     let belongs = belongs::work()?;
+    report.say("alignments", belongs::alignments()?);
     let threads_failed = threads();
     for (address, ..) in blocks {
         check("cuMemFree", free(address))?;

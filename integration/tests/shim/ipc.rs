@@ -66,3 +66,15 @@ fn a_handle_of_memory_that_is_gone_is_refused_and_the_reason_is_told() {
         assert!(text.contains("does not give it: the memory is there no longer"), "{subject}: {text}");
     });
 }
+
+/// Another block lies where it was, and the second program has its slab mapped for a third one.
+#[test]
+fn a_handle_of_a_block_that_is_freed_gives_nobody_what_lies_there_now() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[]);
+        let (end, finished) = shared(&sim, &["--freed"], false);
+        assert_eq!((&end["in_its_place"], &end["peer"]["code"]), (&json!(true), &json!(205)), "{subject}: {end}");
+        let text = finished.stderr_text();
+        assert!(text.contains("does not give it: the memory is there no longer"), "{subject}: {text}");
+    });
+}

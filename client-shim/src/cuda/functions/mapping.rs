@@ -40,7 +40,7 @@ macro_rules! mapping {
                 fn cuMemRelease(handle: CUmemGenericAllocationHandle) => kept::memory::mapping::release;
                 fn cuMemRetainAllocationHandle(
                     handle: *mut CUmemGenericAllocationHandle, addr: *mut c_void,
-                ) then kept::memory::mapping::retain(handle, addr);
+                ) => kept::memory::mapping::retain;
                 fn cuMemSetAccess(
                     ptr: CUdeviceptr, size: usize, desc: *const CUmemAccessDesc, count: usize,
                 ) then kept::memory::mapping::allow(ptr, size, desc, count);

@@ -17,6 +17,7 @@ use crate::cuda::{
     types::{CUcontext, CUdeviceptr, CUevent, CUstream, CUstreamCaptureStatus},
 };
 use crate::kept::{account, is_capturing, memory, memory::Memory, recipes};
+use crate::process::settings;
 
 /// `CU_EVENT_DISABLE_TIMING`.
 const NO_TIMING: u32 = 2;
@@ -207,6 +208,10 @@ pub(super) fn inside(context: usize, work: impl FnOnce() -> CUresult) -> CUresul
 
 /// Frees a block, and its slab with the last one.
 pub(super) fn finish(address: CUdeviceptr) -> Result<(), Bypass> {
+    let size = memory(|memory| memory.slabs.size_of(address))?;
+    if let Some(size) = size.filter(|_| settings::is_recording()) {
+        recipes(|recipes| recipes.forget_addresses(&(address..address + size)))?;
+    }
     memory(|memory| memory.slabs.remove(address))?.map_or(Ok(()), give_back)
 }
 

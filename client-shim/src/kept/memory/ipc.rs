@@ -8,7 +8,10 @@
 
 mod said;
 
-use std::{collections::BTreeMap, io, ptr};
+use std::{
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    io, ptr,
+};
 
 use said::Said;
 
@@ -44,6 +47,10 @@ use crate::{
 struct Opened {
     base: u64,
     size: u64,
+    /// The devices that may use it.
+    devices: BTreeSet<CUdevice>,
+    /// The blocks that it was opened for. One that its owner has freed meanwhile is not opened any more.
+    blocks: BTreeSet<u64>,
     /// How often it was opened and not closed.
     count: u64,
 }
@@ -52,9 +59,9 @@ struct Opened {
 #[derive(Debug, Default)]
 pub(crate) struct Ipc(BTreeMap<(Secret, u64), Opened>);
 
-/// For who listens: a slab's descriptor by its number.
-fn find(piece: u64) -> Option<Held> {
-    memory(|memory| memory.slabs.held(piece)?.copy_for_the_vault()).ok().flatten()
+/// For who listens: the descriptor of a block's slab by the block's number.
+fn find(block: u64) -> Option<Held> {
+    memory(|memory| memory.slabs.held(block)?.copy_for_the_vault()).ok().flatten()
 }
 
 /// Logic of `cuIpcGetMemHandle`.
@@ -66,10 +73,11 @@ pub(crate) fn export(
     if handle.is_null() {
         return Err(Bypass::ForTheDriver);
     }
-    let (piece, base, size, start) = memory(|memory| memory.slabs.piece_around(address))?.ok_or(Bypass::NotOurs)?;
+    let piece = memory(|memory| memory.slabs.piece_around(address))?.ok_or(Bypass::NotOurs)?;
     match passing::listening(Kind::Memory, find) {
         Ok(secret) => {
-            let said = Said { secret, piece, size, offset: start - base };
+            let (block, offset) = (piece.block, piece.start - piece.base);
+            let said = Said { secret, block, piece: piece.slab, size: piece.size, offset };
             // SAFETY: the program wants it there.
             unsafe { handle.write_unaligned(said.write()) };
             Ok(CUresult::CUDA_SUCCESS)
@@ -107,19 +115,15 @@ pub(crate) fn open(
     if passing::is_own(said.secret) {
         return Ok(CUresult::CUDA_ERROR_INVALID_CONTEXT);
     }
-    let again = memory(|memory| memory.ipc.again(&said))?;
-    let base = match again {
-        Some(base) => base,
-        None => match get(&said, device)? {
-            Ok(base) => base,
-            Err(why) => {
-                log::complain(format_args!(
-                    "another process's memory cannot be had: {why}; cuIpcOpenMemHandle fails with \
-                     CUDA_ERROR_MAP_FAILED (205)"
-                ));
-                return Ok(CUresult::CUDA_ERROR_MAP_FAILED);
-            }
-        },
+    let base = match opened(&said, device)? {
+        Ok(base) => base,
+        Err(why) => {
+            log::complain(format_args!(
+                "another process's memory cannot be had: {why}; cuIpcOpenMemHandle fails with \
+                 CUDA_ERROR_MAP_FAILED (205)"
+            ));
+            return Ok(CUresult::CUDA_ERROR_MAP_FAILED);
+        }
     };
     // SAFETY: the program wants its result there.
     unsafe { *place = base + said.offset };
@@ -137,12 +141,38 @@ enum Refused {
     Driver(&'static str, u32),
 }
 
-/// Asks for a piece and maps it for this device; where it is.
-fn get(said: &Said, device: CUdevice) -> Result<Result<u64, Refused>, Bypass> {
-    let descriptor = match passing::ask(said.secret, said.piece) {
-        Ok(descriptor) => descriptor,
-        Err(error) => return Ok(Err(error.into())),
+/// Opens a block for this device; where its piece of memory is.
+fn opened(said: &Said, device: CUdevice) -> Result<Result<u64, Refused>, Bypass> {
+    let mut descriptor = None;
+    if !memory(|memory| memory.ipc.knows(said))? {
+        // Whether the block is still there only its owner knows, also where its piece is mapped here for another one.
+        descriptor = match passing::ask(said.secret, said.block) {
+            Ok(descriptor) => Some(descriptor),
+            Err(error) => return Ok(Err(error.into())),
+        };
+    }
+    let Some((base, is_allowed)) = memory(|memory| memory.ipc.again(said, device))? else {
+        return match descriptor {
+            Some(descriptor) => get(said, device, &descriptor),
+            // Another thread has closed it since.
+            None => opened(said, device),
+        };
     };
+    if !is_allowed {
+        let answer = allow(base, said.size, device)?;
+        if !answer.is_success() {
+            if let Closed::Last(base, size) = memory(|memory| memory.ipc.close(base))? {
+                unmap(base, size)?;
+            }
+            return Ok(Err(Refused::Driver("cuMemSetAccess", answer.0)));
+        }
+        memory(|memory| memory.ipc.is_allowed(said, device))?;
+    }
+    Ok(Ok(base))
+}
+
+/// Maps a piece for this device; where it is.
+fn get(said: &Said, device: CUdevice, descriptor: &Held) -> Result<Result<u64, Refused>, Bypass> {
     let mut handle = CUmemGenericAllocationHandle(0);
     let number = descriptor.number().and_then(|number| usize::try_from(number).ok());
     let from = ptr::without_provenance_mut(number.unwrap_or(usize::MAX));
@@ -158,14 +188,12 @@ fn get(said: &Said, device: CUdevice) -> Result<Result<u64, Refused>, Bypass> {
     drop(released);
     match mapped {
         Ok(base) => {
-            let opened = Opened { base, size: said.size, count: 1 };
-            let other = memory(|memory| memory.ipc.note(said, opened))?;
-            // Another thread has opened it meanwhile.
-            if let Some(other) = other {
-                unmap(base, said.size)?;
-                return Ok(Ok(other));
+            // Another thread may have opened it meanwhile.
+            if memory(|memory| memory.ipc.note(said, base, device))? {
+                return Ok(Ok(base));
             }
-            Ok(Ok(base))
+            unmap(base, said.size)?;
+            opened(said, device)
         }
         Err((call, answer)) => refused(call, answer),
     }
@@ -189,14 +217,23 @@ fn map(handle: CUmemGenericAllocationHandle, size: u64, device: CUdevice) -> Res
         return Ok(Err(("cuMemMap", answer)));
     }
     mapping::map(base, length, 0, handle)?;
-    let access = CUmemAccessDesc { location: CUmemLocation { kind: DEVICE, id: device }, flags: READ_WRITE };
-    let answer = driver!(mapping::cuMemSetAccess(base, length, &raw const access, 1));
+    let answer = allow(base, size, device)?;
     if !answer.is_success() {
         unmap(base, size)?;
         return Ok(Err(("cuMemSetAccess", answer)));
     }
-    mapping::allow(base, length, &raw const access, 1)?;
     Ok(Ok(base))
+}
+
+/// Lets a device use what is mapped here.
+fn allow(base: u64, size: u64, device: CUdevice) -> Result<CUresult, Bypass> {
+    let length = usize::try_from(size).map_err(|_| Bypass::ForTheDriver)?;
+    let access = CUmemAccessDesc { location: CUmemLocation { kind: DEVICE, id: device }, flags: READ_WRITE };
+    let answer = driver!(mapping::cuMemSetAccess(base, length, &raw const access, 1));
+    if answer.is_success() {
+        mapping::allow(base, length, &raw const access, 1)?;
+    }
+    Ok(answer)
 }
 
 fn unmap(base: u64, size: u64) -> Result<CUresult, Bypass> {
@@ -243,20 +280,37 @@ enum Closed {
 }
 
 impl Ipc {
-    /// Opens what is open already; where it is.
-    fn again(&mut self, said: &Said) -> Option<u64> {
-        let opened = self.0.get_mut(&(said.secret, said.piece))?;
-        opened.count += 1;
-        Some(opened.base)
+    /// Whether a block is open already.
+    fn knows(&self, said: &Said) -> bool {
+        self.0.get(&(said.secret, said.piece)).is_some_and(|opened| opened.blocks.contains(&said.block))
     }
 
-    /// Notes what was opened, unless it is open already: where.
-    fn note(&mut self, said: &Said, opened: Opened) -> Option<u64> {
-        if let Some(base) = self.again(said) {
-            return Some(base);
+    /// Opens a block of a piece that is mapped already; where that is, and whether this device may use it.
+    fn again(&mut self, said: &Said, device: CUdevice) -> Option<(u64, bool)> {
+        let opened = self.0.get_mut(&(said.secret, said.piece))?;
+        opened.count += 1;
+        opened.blocks.insert(said.block);
+        Some((opened.base, opened.devices.contains(&device)))
+    }
+
+    /// A device may use a piece from now on.
+    fn is_allowed(&mut self, said: &Said, device: CUdevice) {
+        if let Some(opened) = self.0.get_mut(&(said.secret, said.piece)) {
+            opened.devices.insert(device);
         }
-        self.0.insert((said.secret, said.piece), opened);
-        None
+    }
+
+    /// Notes what was opened for a device, unless it is open already.
+    fn note(&mut self, said: &Said, base: u64, device: CUdevice) -> bool {
+        let (devices, blocks) = (BTreeSet::from([device]), BTreeSet::from([said.block]));
+        let opened = Opened { base, size: said.size, devices, blocks, count: 1 };
+        match self.0.entry((said.secret, said.piece)) {
+            Entry::Vacant(place) => {
+                place.insert(opened);
+                true
+            }
+            Entry::Occupied(_) => false,
+        }
     }
 
     fn close(&mut self, address: u64) -> Closed {

@@ -16,7 +16,9 @@ use crate::process::descriptors::Held;
 use crate::{
     cuda::{
         call::{Bypass, Driver},
-        functions::mapping::{cuMemAddressFree, cuMemAddressReserve, cuMemCreate, cuMemRelease, cuMemUnmap},
+        functions::mapping::{
+            cuMemAddressFree, cuMemAddressReserve, cuMemCreate, cuMemRelease, cuMemRetainAllocationHandle, cuMemUnmap,
+        },
         result::CUresult,
         types::{
             CUdevice, CUdeviceptr, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationProp,
@@ -137,14 +139,23 @@ pub(crate) fn release(
     Ok(answer)
 }
 
-/// After `cuMemRetainAllocationHandle`.
-pub(crate) fn retain(handle: *mut CUmemGenericAllocationHandle, address: *mut c_void) -> Result<(), Bypass> {
-    if !handle.is_null() {
+/// Logic of `cuMemRetainAllocationHandle`. Memory of `cuMemAlloc` has no handle for a program: by that of a slab another
+/// process would have another block's memory.
+pub(crate) fn retain(
+    driver: &mut Driver<cuMemRetainAllocationHandle::Signature>,
+    handle: *mut CUmemGenericAllocationHandle,
+    address: *mut c_void,
+) -> Result<CUresult, Bypass> {
+    if memory(|memory| memory.slabs.has(bytes(address.addr())))? {
+        return Ok(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    let answer = driver.pass();
+    if answer.is_success() && !handle.is_null() {
         // SAFETY: the driver has just written there.
         let handle = unsafe { *handle };
         own(|own| own.retain(handle.key(), bytes(address.addr())))?;
     }
-    Ok(())
+    Ok(answer)
 }
 
 /// After `cuMemGetAllocationPropertiesFromHandle`: what was added is hidden.

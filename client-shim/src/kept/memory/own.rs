@@ -210,6 +210,12 @@ impl Own {
         (address - start < found.size && found.reserved != found.size).then_some(*found)
     }
 
+    /// Whether the memory that is mapped at an address can be exported though the program has not asked for that.
+    pub(crate) fn is_exportable_by_us_at(&self, address: u64) -> bool {
+        let of = self.mapping_around(address).and_then(|mapping| self.allocations.get(&mapping.id?));
+        of.is_some_and(|allocation| allocation.is_exportable_by_us)
+    }
+
     /// A free address for a reservation of the program's that has no wish; 0 if there is none.
     pub(crate) fn place(&self, size: u64, alignment: u64, lane: u64) -> u64 {
         let area = arena::of_program(lane);

@@ -8,7 +8,7 @@
 
 use std::ffi::{c_uint, c_void};
 
-use super::{freeing, slabs::Block};
+use super::{freeing, region, slabs::Block};
 use crate::{
     cuda::{
         call::{Bypass, Driver},
@@ -29,6 +29,11 @@ const IS_LEGACY_IPC_CAPABLE: CUpointer_attribute = 10;
 const ALLOWED_HANDLE_TYPES: CUpointer_attribute = 14;
 const MEMPOOL_HANDLE: CUpointer_attribute = 17;
 
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
+const DESCRIPTOR: u32 = region::DESCRIPTOR;
+/// No memory lies there: what the driver says of it is what it says of memory that is gone.
+const NOWHERE: CUdeviceptr = 0x1000;
+
 /// Buffers of ours have numbers from here on; the driver counts up from one.
 const FIRST_BUFFER: u64 = 1 << 62;
 /// What each further copy of the driver counts from is so much more, since it too counts up from one.
@@ -36,12 +41,17 @@ const BUFFERS_OF_A_COPY: u64 = 1 << 40;
 
 /// Logic of `cuMemGetAddressRange`.
 pub(crate) fn range(
-    _driver: &mut Driver<cuMemGetAddressRange_v2::Signature>,
+    driver: &mut Driver<cuMemGetAddressRange_v2::Signature>,
     base: *mut CUdeviceptr,
     size: *mut usize,
     address: CUdeviceptr,
 ) -> Result<CUresult, Bypass> {
-    let (start, block) = memory(|memory| memory.slabs.around(address))?.ok_or(Bypass::NotOurs)?;
+    let (found, is_hole) = memory(|memory| (memory.slabs.around(address), memory.slabs.is_hole(address)))?;
+    if is_hole {
+        // SAFETY: the program's own pointers.
+        return Ok(driver.call(|function| unsafe { function(base, size, NOWHERE) }));
+    }
+    let (start, block) = found.ok_or(Bypass::NotOurs)?;
     if !base.is_null() {
         // SAFETY: the program wants it there.
         unsafe { *base = start };
@@ -83,6 +93,10 @@ pub(crate) fn attribute(
     address: CUdeviceptr,
 ) -> Result<CUresult, Bypass> {
     let known = known_of(address)?;
+    if matches!(known, Some(Known::Hole)) {
+        // SAFETY: the program's own pointer.
+        return Ok(driver.call(|function| unsafe { function(data, attribute, NOWHERE) }));
+    }
     let answer = driver.pass();
     if answer.is_success() {
         correct(data, attribute, known.as_ref());
@@ -99,6 +113,10 @@ pub(crate) fn attributes(
     address: CUdeviceptr,
 ) -> Result<CUresult, Bypass> {
     let known = known_of(address)?;
+    if matches!(known, Some(Known::Hole)) {
+        // SAFETY: the program's own pointers.
+        return Ok(driver.call(|function| unsafe { function(count, attributes, data, NOWHERE) }));
+    }
     let answer = driver.pass();
     if answer.is_success() && !attributes.is_null() && !data.is_null() {
         for index in 0..usize::try_from(count).unwrap_or_default() {
@@ -116,15 +134,23 @@ pub(crate) fn attributes(
 enum Known {
     /// A block of ours, its address, and the pool that it counts for: 0 for none.
     Block(u64, Block, usize),
-    /// A reservation of the program's that is larger at the driver: how large the program's is.
-    Reserved(u64),
+    /// A part of a slab that the program has freed, or has not been given.
+    Hole,
+    /// What the program has mapped itself: how large its reservation is where the driver's is larger, and whether it did not
+    /// ask for memory that can be exported.
+    Mapped(Option<u64>, bool),
 }
 
 /// What is known of an address. In the first copy of the driver there is nothing to say of one of which nothing is.
 fn known_of(address: CUdeviceptr) -> Result<Option<Known>, Bypass> {
     let known = memory(|memory| match memory.slabs.around(address) {
         Some((start, block)) => Some(Known::Block(start, block, memory.slabs.pools.of(start).unwrap_or(0))),
-        None => memory.own.enlarged_around(address).map(|found| Known::Reserved(found.size)),
+        None if memory.slabs.is_hole(address) => Some(Known::Hole),
+        None => {
+            let size = memory.own.enlarged_around(address).map(|found| found.size);
+            let is_exportable_by_us = memory.own.is_exportable_by_us_at(address);
+            (size.is_some() || is_exportable_by_us).then_some(Known::Mapped(size, is_exportable_by_us))
+        }
     })?;
     if known.is_none() && library::generation() == 0 { Err(Bypass::NotOurs) } else { Ok(known) }
 }
@@ -138,14 +164,24 @@ fn correct(data: *mut c_void, attribute: CUpointer_attribute, known: Option<&Kno
     let said = || unsafe { data.cast::<u64>().read_unaligned() };
     let named = |handle: usize| names::name_of(handle).key();
     let number = match (known, attribute) {
-        (Some(Known::Block(_, block, _)), CONTEXT) => named(block.context),
+        (Some(Known::Block(_, block, 0)), CONTEXT) => named(block.context),
+        // Memory of a pool is of no context (measured with 580.159.04).
+        (Some(Known::Block(..)), CONTEXT) => 0,
         (Some(Known::Block(_, _, pool)), MEMPOOL_HANDLE) => named(*pool),
         (_, CONTEXT | MEMPOOL_HANDLE) => named(usize::try_from(said()).unwrap_or_default()),
         (Some(Known::Block(_, block, _)), BUFFER_ID) => FIRST_BUFFER + block.number,
         (_, BUFFER_ID) => said().wrapping_add(library::generation() * BUFFERS_OF_A_COPY),
         (Some(Known::Block(start, ..)), RANGE_START_ADDR) => *start,
         (Some(Known::Block(_, block, _)), RANGE_SIZE) => block.size,
-        (Some(Known::Reserved(size)), RANGE_SIZE) => *size,
+        (Some(Known::Mapped(Some(size), _)), RANGE_SIZE) => *size,
+        (Some(Known::Mapped(_, true)), ALLOWED_HANDLE_TYPES) => {
+            // What was added is hidden.
+            // SAFETY: the driver has just written at least so many bytes there.
+            let types = unsafe { data.cast::<u32>().read_unaligned() } & !DESCRIPTOR;
+            // SAFETY: as above.
+            unsafe { data.cast::<u32>().write_unaligned(types) };
+            return;
+        }
         (Some(Known::Block(_, _, pool)), IS_LEGACY_IPC_CAPABLE) => {
             // A truth value, of which the driver has written all bytes.
             // SAFETY: as above.

@@ -62,6 +62,21 @@ impl Block {
     }
 }
 
+/// Where a block lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// The block's number, which no other one has, or had.
+    pub(super) block: u64,
+    /// Its address.
+    pub(super) start: u64,
+    /// Such a number of the slab.
+    pub(super) slab: u64,
+    /// The slab's address.
+    pub(super) base: u64,
+    /// The slab's bytes.
+    pub(super) size: u64,
+}
+
 /// A slab that is no more. Its addresses are claimed until its memory is given back ([`freeing`](super::freeing)): whoever
 /// had them before that could not map anything there.
 #[derive(Debug)]
@@ -100,12 +115,14 @@ pub(crate) struct Slabs {
 }
 
 impl Slabs {
-    /// Places a block in a slab that has room, at a multiple of `alignment`; its address.
+    /// Places a block in a slab that has room, at a multiple of `alignment`; its address. From the size of a page on it
+    /// begins with one, as memory of the driver's does: network cards and other processes want it whole.
     pub(crate) fn place(&mut self, device: CUdevice, context: usize, size: u64, alignment: u64) -> Option<u64> {
         let taken = size.checked_next_multiple_of(GRAIN)?;
         if taken >= LARGE {
             return None;
         }
+        let alignment = if taken >= PAGE { PAGE } else { alignment };
         let mut slabs = self.slabs.values_mut().filter(|slab| slab.is_shared && slab.region.device == device);
         let (base, start) =
             slabs.find_map(|slab| Some((slab.region.base, slab.free.take_aligned(taken, alignment)?)))?;
@@ -190,18 +207,28 @@ impl Slabs {
         (!block.is_freed && address - start < block.size).then_some((start, block))
     }
 
-    /// The slab of the block that an address lies in: its number, where it begins and its bytes; and where the block
-    /// begins.
-    pub(super) fn piece_around(&self, address: u64) -> Option<(u64, u64, u64, u64)> {
-        let (start, block) = self.around(address)?;
-        let region = &self.slabs.get(&block.slab)?.region;
-        Some((region.descriptor.serial(), region.base, region.size, start))
+    /// Whether an address lies in a slab and in no block of the program's.
+    pub(crate) fn is_hole(&self, address: u64) -> bool {
+        let slab = self.slabs.range(..=address).next_back().map(|(_, slab)| &slab.region);
+        slab.is_some_and(|slab| address - slab.base < slab.size) && self.around(address).is_none()
     }
 
-    /// What keeps the slab of this number.
-    pub(super) fn held(&self, piece: u64) -> Option<&Held> {
-        let mut all = self.slabs.values().map(|slab| &slab.region.descriptor);
-        all.find(|held| held.serial() == piece)
+    /// Whether an address lies in a slab.
+    pub(crate) fn has(&self, address: u64) -> bool {
+        self.around(address).is_some() || self.is_hole(address)
+    }
+
+    /// The block that an address lies in, and its slab.
+    pub(super) fn piece_around(&self, address: u64) -> Option<Piece> {
+        let (start, block) = self.around(address)?;
+        let Region { base, size, descriptor, .. } = &self.slabs.get(&block.slab)?.region;
+        Some(Piece { block: block.number, start, slab: descriptor.serial(), base: *base, size: *size })
+    }
+
+    /// What keeps the slab of the block of this number, which the program has not freed.
+    pub(super) fn held(&self, number: u64) -> Option<&Held> {
+        let block = self.blocks.values().find(|block| block.number == number && !block.is_freed)?;
+        Some(&self.slabs.get(&block.slab)?.region.descriptor)
     }
 
     /// A copy of the descriptor of the slab that a block lies in, where the slab begins, and its bytes.
@@ -214,6 +241,11 @@ impl Slabs {
     /// The context that a block was allocated in.
     pub(crate) fn context_of(&self, address: u64) -> Option<usize> {
         self.blocks.get(&address).map(|block| block.context)
+    }
+
+    /// Bytes of a block, also of one that waits for its end.
+    pub(crate) fn size_of(&self, address: u64) -> Option<u64> {
+        self.blocks.get(&address).map(|block| block.size)
     }
 
     /// Frees a block; the slab if that was the last one in it.

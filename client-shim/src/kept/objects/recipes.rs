@@ -16,7 +16,7 @@ use super::{still::Still, written::Written};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ffi::CString,
+    ffi::{CString, c_uint},
     ops::Range,
     sync::Arc,
 };
@@ -57,6 +57,8 @@ pub(crate) struct Recipes {
     number: u64,
     /// By object, the last value of each setting.
     settings: BTreeMap<(usize, Setting), u64>,
+    /// Of those that are of addresses, by address: the object and the attribute. One that is gone may still be here.
+    addresses: BTreeMap<u64, (usize, c_uint)>,
     image_bytes: u64,
     /// By variable, what the program has written there.
     written: BTreeMap<usize, Written>,
@@ -252,6 +254,17 @@ impl Recipes {
     pub(crate) fn set(&mut self, object: usize, setting: Setting, value: u64) {
         self.settled += 1;
         self.settings.insert((object, setting), value);
+        if let Setting::PointerAttribute(attribute, address) = setting {
+            self.addresses.insert(address, (object, attribute));
+        }
+    }
+
+    /// Memory is gone: what was set on addresses there is set on nothing.
+    pub(crate) fn forget_addresses(&mut self, memory: &Range<u64>) {
+        for (address, (object, attribute)) in self.addresses.extract_if(memory.clone(), |_, _| true) {
+            self.settled += 1;
+            self.settings.remove(&(object, Setting::PointerAttribute(attribute, address)));
+        }
     }
 
     /// A stream has the attributes of another one, and no others.

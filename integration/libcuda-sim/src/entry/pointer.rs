@@ -16,6 +16,8 @@ const CONTEXT: c_uint = 1;
 const BUFFER: c_uint = 7;
 /// `CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE`: memory of `cuMemAlloc` is, that of a pool is not.
 const IS_LEGACY: c_uint = 10;
+/// `CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES`.
+const HANDLE_TYPES: c_uint = 14;
 /// `CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE`.
 const POOL: c_uint = 17;
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`.
@@ -36,15 +38,34 @@ fn tell(tables: &Tables, attribute: c_uint, place: usize, address: usize) -> Out
     let (whole_start, whole_size) = whole.unwrap_or((start, range.size));
     let pool = tables.pools.pool_of(start);
     match attribute {
-        CONTEXT => Out::<usize>::at(place).put(range.owner.context()),
+        // Memory of a pool is of none (measured with 580.159.04).
+        CONTEXT => Out::<usize>::at(place).put(if pool.is_some() { 0 } else { range.owner.context() }),
         MEMORY_TYPE => Out::<u32>::at(place).put(memory_type(range.owner)),
         BUFFER => Out::<u64>::at(place).put(range.number),
         DEVICE_ORDINAL => Out::<u32>::at(place).put(range.device),
         IS_LEGACY => Out::<u8>::at(place).put(u8::from(pool.is_none() && matches!(range.owner, Owner::Context(_)))),
         RANGE_START => Out::<usize>::at(place).put(whole_start),
         RANGE_SIZE => Out::<usize>::at(place).put(whole_size),
+        HANDLE_TYPES => {
+            let of = if let Owner::Mapping { allocation, .. } = range.owner {
+                tables.allocations.get(&allocation)
+            } else {
+                None
+            };
+            let types = of.map_or(0, |of| of.handle_types);
+            Out::<u64>::at(place).put(u64::from(types.cast_unsigned()))
+        }
         POOL => Out::<usize>::at(place).put(pool.unwrap_or(0)),
         _ => Err(Code::NOT_SUPPORTED),
+    }
+}
+
+/// Writes that an attribute says nothing.
+fn empty(attribute: c_uint, place: usize) -> Outcome {
+    match attribute {
+        MEMORY_TYPE | DEVICE_ORDINAL => Out::<u32>::at(place).put(0),
+        IS_LEGACY => Out::<u8>::at(place).put(0),
+        _ => Out::<u64>::at(place).put(0),
     }
 }
 
@@ -72,6 +93,13 @@ entry_points! {
 
     fn cuPointerGetAttributes(count: c_uint, attributes: In<c_uint>, places: In<usize>, address: usize) {
         let tables = driver()?.tables();
+        if tables.ranges.find(address).is_none() {
+            // As documented each is empty for what is no memory, and the call succeeds.
+            for index in 0..usize::try_from(count).map_err(|_| Code::INVALID_VALUE)? {
+                empty(attributes.at(index)?, places.at(index)?)?;
+            }
+            return Ok(());
+        }
         for index in 0..usize::try_from(count).map_err(|_| Code::INVALID_VALUE)? {
             tell(&tables, attributes.at(index)?, places.at(index)?, address)?;
         }

@@ -1,7 +1,7 @@
 //! Memory that a program maps itself, as vLLM's and PyTorch's allocators do.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
-use super::{are_attributes, check, fill, is_filled};
+use super::{are_attributes, attribute, check, fill, is_filled};
 use crate::programs::gpu::GpuError;
 use cudarc::driver::sys;
 use serde_json::{Value, json};
@@ -94,6 +94,8 @@ pub(super) fn work() -> Result<Value, GpuError> {
     let handle = create(size)?;
     let types = handle_types(handle)?;
     map(base, size, handle)?;
+    let types =
+        [u64::from(types), attribute(sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, base)];
     fill(base, size, 3)?;
     check("cuMemRelease", release(handle))?;
     let mut again = 0;

@@ -89,6 +89,10 @@ pub(super) fn work() -> Result<Value, GpuError> {
     let (default, own) = (default_pool()?, own_pool()?);
     let mut facts = Vec::new();
     for pool in [default, own] {
+        // What others had of it is waited for, and what was used at most begins anew.
+        // SAFETY: takes nothing.
+        check("cuCtxSynchronize", unsafe { sys::cuCtxSynchronize() })?;
+        set(pool, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)?;
         let before = usage(pool)?;
         let (first, second) = (allocate_from(pool, SIZE)?, allocate_from(pool, SIZE)?);
         fill(first, SIZE, 3)?;

@@ -50,9 +50,9 @@ pub(crate) fn map(external: CUexternalMemory, address: u64, layout: &Layout) -> 
     const CALL: &str = "cuExternalMemoryGetMappedMipmappedArray";
     let missing = Refused { call: CALL, answer: CUresult::CUDA_ERROR_INVALID_VALUE };
     let piece = memory(|memory| memory.slabs.piece_around(address)).ok().flatten();
-    let (_, base, _, start) = piece.ok_or(missing)?;
+    let piece = piece.ok_or(missing)?;
     let mut asked = CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC([0; 15]);
-    asked.0[0] = start - base;
+    asked.0[0] = piece.start - piece.base;
     asked.0[1..6].copy_from_slice(&layout.words);
     asked.0[6] = u64::from(layout.levels);
     let mut mipmapped = CUmipmappedArray(0);

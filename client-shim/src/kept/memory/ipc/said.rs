@@ -1,16 +1,18 @@
-//! What a handle of ours says: whom to ask, for which piece of memory, and where in it the block is.
+//! What a handle of ours says: whom to ask, for which block, and where it is in which piece of memory.
 
 use crate::{cuda::types::CUipcMemHandle, kept::memory::region::PAGE, process::passing::Secret};
 
 /// What a handle of ours begins with. The driver's begin with numbers.
-const MAGIC: [u8; 8] = *b"ReMPSipc";
+const MAGIC: [u8; 8] = *b"ReMPSip2";
 
 /// What a handle of ours says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     /// Whom to ask.
     pub(super) secret: Secret,
-    /// For which piece of memory: a number that no other one has, or had.
+    /// For which block: a number that no other one has, or had.
+    pub(super) block: u64,
+    /// The piece of memory that it lies in, by such a number.
     pub(super) piece: u64,
     /// Its bytes.
     pub(super) size: u64,
@@ -23,7 +25,7 @@ impl Said {
         let mut bytes = [0; 64];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..24].copy_from_slice(&self.secret);
-        for (place, word) in bytes[24..48].chunks_exact_mut(8).zip([self.piece, self.size, self.offset]) {
+        for (place, word) in bytes[24..56].chunks_exact_mut(8).zip([self.piece, self.size, self.offset, self.block]) {
             place.copy_from_slice(&word.to_le_bytes());
         }
         CUipcMemHandle(bytes)
@@ -33,7 +35,7 @@ impl Said {
     pub(super) fn read(CUipcMemHandle(bytes): &CUipcMemHandle) -> Option<Self> {
         let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
         let secret = *bytes[8..].first_chunk()?;
-        let said = Self { secret, piece: word(24)?, size: word(32)?, offset: word(40)? };
+        let said = Self { secret, piece: word(24)?, size: word(32)?, offset: word(40)?, block: word(48)? };
         let is_sound = bytes.starts_with(&MAGIC) && said.size.is_multiple_of(PAGE) && said.offset < said.size;
         is_sound.then_some(said)
     }

@@ -95,6 +95,7 @@ impl Recipes {
         self.still_number += 1;
         let settings = std::mem::take(&mut self.settings).into_iter();
         self.settings = settings.map(|((object, setting), value)| ((current(object), setting), value)).collect();
+        self.addresses.values_mut().for_each(|(object, _)| *object = current(*object));
     }
 }
 

@@ -154,3 +154,19 @@ fn what_variables_have_has_another_number_when_it_may_be_something_else() {
     assert!(first < again && again < renamed && renamed < forgotten, "{first}, {again}, {renamed}, {forgotten}");
     assert!(recipes.still(7).is_some_and(|still| still.variables.is_empty()));
 }
+
+#[test]
+fn what_was_set_on_an_address_goes_with_the_memory_whatever_the_context_is_called() {
+    let mut recipes = Recipes::default();
+    let of = |address| Setting::PointerAttribute(6, address);
+    for (context, setting) in [(0xc0, of(0x1000)), (0xc1, of(0x1800)), (0xc0, of(0x2000)), (0xc0, Setting::Limit(1))] {
+        recipes.set(context, setting, 1);
+    }
+    recipes.rename(|context| context + 0x100);
+    recipes.forget_addresses(&(0x1000..0x2000));
+    assert_eq!(recipes.all_settings(), [(0x1c0, Setting::Limit(1), 1), (0x1c0, of(0x2000), 1)]);
+    recipes.forget_addresses(&(0x1000..0x2000));
+    recipes.set(0x1c0, of(0x1000), 1);
+    recipes.forget_addresses(&(0x1000..0x3000));
+    assert_eq!(recipes.all_settings(), [(0x1c0, Setting::Limit(1), 1)]);
+}

@@ -48,7 +48,8 @@ pub(super) fn pointers(stage: &Stage) -> Result<Value, GpuError> {
         for address in addresses.into_iter().chain([later]) {
             let of = belongs::of(address)?;
             let of_pool = if of.pool == 0 { json!(null) } else { json!(of.pool == pool.addr() as u64) };
-            told.push(json!([of.context == context, of_pool, of.is_legacy]));
+            let of_context = if of.context == 0 { json!(null) } else { json!(of.context == context) };
+            told.push(json!([of_context, of_pool, of.is_legacy]));
             numbers.push((of.buffer, address));
         }
         all.push(told);
