@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_uint};
 use super::{
     account::{self, Reason},
     code::stacks,
-    graphs,
+    graphs, memory,
     objects::{
         begin_capture,
         current::context,
@@ -40,6 +40,7 @@ use crate::{
 /// A stream was made.
 pub(crate) fn stream(stream: CUstream, flags: c_uint, priority: Option<c_int>) -> Result<(), Bypass> {
     progress::made_stream(names::name_of(stream.0));
+    memory(|memory| memory.slabs.order_ends(names::name_of(stream.0)))?;
     keep("cuStreamCreate", stream.0, Recipe::Stream { context: context()?, flags, priority })
 }
 
@@ -168,6 +169,8 @@ pub(crate) fn end_stream(
     driver: &mut Driver<cuStreamDestroy_v2::Signature>,
     stream: CUstream,
 ) -> Result<CUresult, Bypass> {
+    // Before another one can have its handle.
+    memory(|memory| memory.slabs.order_ends(names::name_of(stream.0)))?;
     let answer = ends(driver, stream)?;
     if answer.is_success() {
         objects(|objects| objects.ids.forget_stream(names::name_of(stream.0)))?;

@@ -12,10 +12,10 @@ macro_rules! pool {
                 fn cuDeviceSetMemPool(dev: CUdevice, pool: CUmemoryPool) then kept::memory::pools::chosen(dev, pool);
                 fn cuMemAllocAsync(
                     dptr: *mut CUdeviceptr, bytesize: usize, stream: CUstream,
-                ) / _ptsz => kept::memory::stream_ordered::allocate;
+                ) => kept::memory::stream_ordered::allocate;
                 fn cuMemAllocFromPoolAsync(
                     dptr: *mut CUdeviceptr, bytesize: usize, pool: CUmemoryPool, stream: CUstream,
-                ) / _ptsz => kept::memory::stream_ordered::allocate_from;
+                ) => kept::memory::stream_ordered::allocate_from;
                 fn cuMemFreeAsync(dptr: CUdeviceptr, stream: CUstream) => kept::memory::freeing::in_order;
                 fn cuMemGetDefaultMemPool(
                     pool_out: *mut CUmemoryPool, location: *mut CUmemLocation, type_: CUmemAllocationType,
@@ -47,11 +47,17 @@ macro_rules! pool {
                 ) then kept::memory::pools::allow(pool, map, count);
                 fn cuMemPoolSetAttribute(pool: CUmemoryPool, attr: CUmemPool_attribute, value: *mut c_void)
                     then kept::memory::pools::set_attribute(pool, attr, value);
-                fn cuMemPoolTrimTo(pool: CUmemoryPool, min_bytes_to_keep: usize);
+                fn cuMemPoolTrimTo(pool: CUmemoryPool, min_bytes_to_keep: usize)
+                    then kept::memory::pools::trimmed(pool, min_bytes_to_keep);
                 fn cuMemSetMemPool(location: *mut CUmemLocation, type_: CUmemAllocationType, pool: CUmemoryPool)
                     then kept::memory::pools::chosen_for(name!(), location, type_, pool);
             }
             elsewhere {
+                fn cuMemAllocAsync_ptsz(dptr: *mut CUdeviceptr, bytesize: usize, stream: CUstream)
+                    => kept::memory::stream_ordered::allocate_per_thread;
+                fn cuMemAllocFromPoolAsync_ptsz(
+                    dptr: *mut CUdeviceptr, bytesize: usize, pool: CUmemoryPool, stream: CUstream,
+                ) => kept::memory::stream_ordered::allocate_from_per_thread;
                 fn cuMemFreeAsync_ptsz(dptr: CUdeviceptr, stream: CUstream)
                     => kept::memory::freeing::in_order_per_thread;
             }

@@ -115,7 +115,7 @@ pub(super) fn obtain_aligned(size: usize, alignment: u64) -> Result<Result<u64, 
         Err(Failure::OutOfMemory) => {
             // Less will do, and what is empty, or will be when it is waited for, is given back for it.
             freeing::wait_for_pending()?;
-            memory(|memory| memory.slabs.take_empty(device))?.into_iter().try_for_each(freeing::give_back)?;
+            memory(|memory| memory.slabs.take_empty(device, 0))?.into_iter().try_for_each(freeing::give_back)?;
             wait_for_the_outside();
             make(device, least)?
         }

@@ -13,10 +13,11 @@ use crate::cuda::{
         memory::cuMemFree_v2,
         pool::{cuMemFreeAsync, cuMemFreeAsync_ptsz},
     },
+    names,
     result::CUresult,
     types::{CUcontext, CUdeviceptr, CUevent, CUstream, CUstreamCaptureStatus},
 };
-use crate::kept::{account, is_capturing, memory, memory::Memory, recipes};
+use crate::kept::{account, is_capturing, memory, memory::Memory, objects::current::context, recipes, work::progress};
 use crate::process::settings;
 
 /// `CU_EVENT_DISABLE_TIMING`.
@@ -68,7 +69,8 @@ pub(crate) fn in_order(
 ) -> Result<CUresult, Bypass> {
     let mut status: CUstreamCaptureStatus = 0;
     let is_captured = || driver!(stream::cuStreamIsCapturing(stream, &raw mut status)).is_success() && status != 0;
-    after(driver, address, stream, is_captured, |event| driver!(event::cuEventRecord(event, stream)))
+    let record = |event| driver!(event::cuEventRecord(event, stream));
+    after(driver, address, (stream, false), is_captured, record)
 }
 
 /// Logic of `cuMemFreeAsync` where each thread has a default stream.
@@ -80,7 +82,13 @@ pub(crate) fn in_order_per_thread(
     let mut status: CUstreamCaptureStatus = 0;
     let is_captured =
         || driver!(per_thread stream::cuStreamIsCapturing(stream, &raw mut status)).is_success() && status != 0;
-    after(driver, address, stream, is_captured, |event| driver!(per_thread event::cuEventRecord(event, stream)))
+    let record = |event| driver!(per_thread event::cuEventRecord(event, stream));
+    after(driver, address, (stream, true), is_captured, record)
+}
+
+/// What the order of a stream is known by; 0 where nobody would see the stream end.
+pub(super) fn order_of(stream: CUstream, is_per_thread: bool, current: usize) -> usize {
+    if settings::is_recording() { progress::named(stream, is_per_thread, names::name_of(current)).0 } else { 0 }
 }
 
 /// The context of a stream that has a handle. It is not captured, so the driver may be asked.
@@ -100,7 +108,7 @@ fn context_of(stream: CUstream) -> Option<usize> {
 fn after(
     driver: &mut Driver<cuMemFreeAsync::Signature>,
     address: CUdeviceptr,
-    stream: CUstream,
+    (stream, is_per_thread): (CUstream, bool),
     is_captured: impl FnOnce() -> bool,
     record: impl FnOnce(CUevent) -> CUresult,
 ) -> Result<CUresult, Bypass> {
@@ -124,7 +132,8 @@ fn after(
     if answer.is_success() {
         answer = record(event);
         if answer.is_success() {
-            memory(|memory| memory.slabs.pending.push_back(Pending { address, event }))?;
+            let order = order_of(stream, is_per_thread, context()?);
+            memory(|memory| memory.slabs.pending.push_back(Pending { address, event, order }))?;
             return Ok(answer);
         }
         let _not_recorded = driver!(event::cuEventDestroy_v2(event));

@@ -134,8 +134,13 @@ pub(crate) fn destroy(
 ) -> Result<CUresult, Bypass> {
     let known = memory(|memory| memory.slabs.pools.forget(pool.0))?;
     let answer = if settings::is_recording() { destroyed(pool.0, || driver.pass())? } else { driver.pass() };
-    if let Some(known) = known.filter(|_| !answer.is_success()) {
-        memory(|memory| memory.slabs.pools.restore(pool.0, known))?;
+    match known {
+        Some(known) if answer.is_success() => {
+            let emptied = memory(|memory| memory.slabs.take_empty(known.device, 0))?;
+            emptied.into_iter().try_for_each(freeing::give_back)?;
+        }
+        Some(known) => memory(|memory| memory.slabs.pools.restore(pool.0, known))?,
+        None => {}
     }
     Ok(answer)
 }
@@ -199,10 +204,22 @@ pub(crate) fn set_attribute(
         // SAFETY: as above.
         _ => unsafe { value.cast::<u32>().read_unaligned() }.into(),
     };
+    if attribute == THRESHOLD {
+        memory(|memory| memory.slabs.pools.set_threshold(pool.0, word))?;
+    }
     if settings::is_recording() {
         recipes(|recipes| recipes.set(pool.0, Setting::PoolAttribute(attribute), word))?;
     }
     Ok(())
+}
+
+/// After `cuMemPoolTrimTo`: of what is kept empty for pools of the device so much stays, besides what is used.
+pub(crate) fn trimmed(pool: CUmemoryPool, kept: usize) -> Result<(), Bypass> {
+    freeing::reclaim_all()?;
+    let Some(known) = memory(|memory| memory.slabs.pools.get(pool.0))? else { return Ok(()) };
+    let [used, _] = known.usage();
+    let kept = kept.key().saturating_sub(used);
+    memory(|memory| memory.slabs.take_empty(known.device, kept))?.into_iter().try_for_each(freeing::give_back)
 }
 
 /// After `cuMemPoolSetAccess`: who may use a pool may use what is here in its place.

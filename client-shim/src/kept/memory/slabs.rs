@@ -26,6 +26,8 @@ use crate::{
 const LARGE: u64 = 32 << 20;
 /// Largest slab for several requests, in bytes.
 const LARGEST: u64 = 256 << 20;
+/// What waits to be freed that is looked at for somebody who could have it.
+const LOOKED_AT: usize = 256;
 /// A new slab is such a part of what the device's slabs hold.
 const SHARE: u64 = 8;
 
@@ -90,6 +92,8 @@ pub(crate) struct Pending {
     pub(crate) address: u64,
     /// Recorded where the program freed it.
     pub(crate) event: CUevent,
+    /// The stream in whose order that was, by name; 0 for one that has ended.
+    pub(crate) order: usize,
 }
 
 /// All of it.
@@ -120,13 +124,51 @@ impl Slabs {
     pub(crate) fn place(&mut self, device: CUdevice, context: usize, size: u64, alignment: u64) -> Option<u64> {
         let taken = size.checked_next_multiple_of(GRAIN)?;
         if taken >= LARGE {
-            return None;
+            return self.place_alone(device, context, size);
         }
         let alignment = if taken >= PAGE { PAGE } else { alignment };
         let mut slabs = self.slabs.values_mut().filter(|slab| slab.is_shared && slab.region.device == device);
         let (base, start) =
             slabs.find_map(|slab| Some((slab.region.base, slab.free.take_aligned(taken, alignment)?)))?;
         Some(self.note(base, start, device, context, size))
+    }
+
+    /// The same for a block that has a slab for itself, if one of that size is kept empty.
+    fn place_alone(&mut self, device: CUdevice, context: usize, size: u64) -> Option<u64> {
+        let length = size.checked_next_multiple_of(PAGE)?;
+        let mut all = self.slabs.values_mut().filter(|slab| !slab.is_shared && slab.region.device == device);
+        let slab = all.find(|slab| slab.region.size == length && slab.free.is_empty())?;
+        let base = slab.region.base;
+        slab.free.take_at(0, size.next_multiple_of(GRAIN)).then(|| self.note(base, 0, device, context, size))
+    }
+
+    /// Gives a block that was freed in a stream's order to who asks in the same order for as many bytes of the same pool; its
+    /// address, and the event that nobody needs any longer.
+    pub(crate) fn again(&mut self, order: usize, context: usize, pool: usize, size: u64) -> Option<(u64, CUevent)> {
+        if order == 0 {
+            return None;
+        }
+        let taken = size.next_multiple_of(GRAIN);
+        let is_it = |waiting: &Pending| {
+            let block = self.blocks.get(&waiting.address);
+            waiting.order == order
+                && block.is_some_and(|block| block.context == context && block.taken() == taken)
+                && self.pools.of(waiting.address) == Some(pool)
+        };
+        let at = self.pending.iter().take(LOOKED_AT).position(is_it)?;
+        let Pending { address, event, .. } = self.pending.remove(at)?;
+        self.last_number += 1;
+        let block = self.blocks.get_mut(&address)?;
+        (block.size, block.number, block.is_freed) = (size, self.last_number, false);
+        self.pools.gave(address);
+        self.pools.took(pool, address, size);
+        Some((address, event))
+    }
+
+    /// A stream by name, or with 0 any one, may have ended: what was freed in its order waits for that alone.
+    pub(crate) fn order_ends(&mut self, stream: usize) {
+        let ended = self.pending.iter_mut().filter(|waiting| stream == 0 || waiting.order == stream);
+        ended.for_each(|waiting| waiting.order = 0);
     }
 
     /// Adds a slab and places a block in it, for which it is large enough.
@@ -251,14 +293,19 @@ impl Slabs {
     /// Frees a block; the slab if that was the last one in it.
     pub(crate) fn remove(&mut self, address: u64) -> Option<Emptied> {
         let block = self.blocks.remove(&address)?;
+        let pool = self.pools.of(address);
         self.pools.gave(address);
         let slab = self.slabs.get_mut(&block.slab).expect("a block lies in a slab");
         slab.free.give(address - block.slab, block.taken());
-        if !slab.free.is_empty() {
+        let (is_empty, can_be_spare) = (slab.free.is_empty(), slab.is_shared && slab.region.size == PAGE);
+        if !is_empty {
+            return None;
+        }
+        // What a pool is told to keep stays until memory is short.
+        if pool.is_some_and(|pool| self.empty(block.device) <= self.pools.keeps(pool)) {
             return None;
         }
         // One small empty slab is kept, so that a program that allocates and frees again and again does not pay for it.
-        let can_be_spare = slab.is_shared && slab.region.size == PAGE;
         let other = self.spare_slabs.get(&block.device).filter(|base| **base != block.slab);
         let is_other_empty = other.and_then(|base| self.slabs.get(base)).is_some_and(|other| other.free.is_empty());
         if can_be_spare && !is_other_empty {
@@ -284,10 +331,25 @@ impl Slabs {
         addresses.into_iter().filter_map(|address| self.remove(address)).collect()
     }
 
-    /// Takes empty slabs of a device, which it needs for something else.
-    pub(crate) fn take_empty(&mut self, device: CUdevice) -> Vec<Emptied> {
-        let empty = |slab: &Slab| slab.region.device == device && slab.free.is_empty();
-        let bases: Vec<u64> = self.slabs.iter().filter(|(_, slab)| empty(slab)).map(|(base, _)| *base).collect();
+    /// The empty slabs of a device: where each begins, and its bytes.
+    fn all_empty(&self, device: CUdevice) -> impl Iterator<Item = (u64, u64)> {
+        let all = self.slabs.values().filter(move |slab| slab.region.device == device && slab.free.is_empty());
+        all.map(|slab| (slab.region.base, slab.region.size))
+    }
+
+    /// Bytes of them.
+    fn empty(&self, device: CUdevice) -> u64 {
+        self.all_empty(device).map(|(_, size)| size).sum()
+    }
+
+    /// Takes empty slabs of a device, which it needs for something else, but for so many bytes at most.
+    pub(crate) fn take_empty(&mut self, device: CUdevice, kept: u64) -> Vec<Emptied> {
+        let mut left = 0_u64;
+        let is_taken = |(base, size): (u64, u64)| {
+            left = left.saturating_add(size);
+            (left > kept).then_some(base)
+        };
+        let bases: Vec<u64> = self.all_empty(device).filter_map(is_taken).collect();
         bases.into_iter().filter_map(|base| self.emptied(base)).collect()
     }
 

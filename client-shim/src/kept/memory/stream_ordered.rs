@@ -2,7 +2,7 @@
 //!
 //! What a program allocates in a stream's order from a pool of its device, the default one or one of its own, is made
 //! like all other memory here: it can be used at once, which is earlier than asked for, and it is given out again when an
-//! event that was recorded at its free has come. Pools that are shared with other processes, and graphs that allocate,
+//! event that was recorded at its free has come, or before that to the stream in whose order it was freed. Pools that are shared with other processes, and graphs that allocate,
 //! stay the driver's.
 #![expect(unsafe_code, reason = "calls the driver and writes its result parameters")]
 
@@ -30,13 +30,24 @@ pub(crate) fn allocate(
     size: usize,
     stream: CUstream,
 ) -> Result<CUresult, Bypass> {
-    let pool = || {
-        let (_, device) = current()?;
-        let mut pool = CUmemoryPool(0);
-        let is_known = driver!(pool::cuDeviceGetMemPool(&raw mut pool, device)).is_success();
-        if is_known { Ok(pool) } else { Err(Bypass::ForTheDriver) }
-    };
-    obtain_from("cuMemAllocAsync", address, size, pool, stream, || driver.pass())
+    obtain_from("cuMemAllocAsync", address, size, current_pool, stream, false, || driver.pass())
+}
+
+/// The same where each thread has a default stream.
+pub(crate) fn allocate_per_thread(
+    driver: &mut Driver<cuMemAllocAsync::Signature>,
+    address: *mut CUdeviceptr,
+    size: usize,
+    stream: CUstream,
+) -> Result<CUresult, Bypass> {
+    obtain_from("cuMemAllocAsync", address, size, current_pool, stream, true, || driver.pass())
+}
+
+fn current_pool() -> Result<CUmemoryPool, Bypass> {
+    let (_, device) = current()?;
+    let mut pool = CUmemoryPool(0);
+    let is_known = driver!(pool::cuDeviceGetMemPool(&raw mut pool, device)).is_success();
+    if is_known { Ok(pool) } else { Err(Bypass::ForTheDriver) }
 }
 
 /// Logic of `cuMemAllocFromPoolAsync`.
@@ -47,7 +58,18 @@ pub(crate) fn allocate_from(
     pool: CUmemoryPool,
     stream: CUstream,
 ) -> Result<CUresult, Bypass> {
-    obtain_from("cuMemAllocFromPoolAsync", address, size, || Ok(pool), stream, || driver.pass())
+    obtain_from("cuMemAllocFromPoolAsync", address, size, || Ok(pool), stream, false, || driver.pass())
+}
+
+/// The same where each thread has a default stream.
+pub(crate) fn allocate_from_per_thread(
+    driver: &mut Driver<cuMemAllocFromPoolAsync::Signature>,
+    address: *mut CUdeviceptr,
+    size: usize,
+    pool: CUmemoryPool,
+    stream: CUstream,
+) -> Result<CUresult, Bypass> {
+    obtain_from("cuMemAllocFromPoolAsync", address, size, || Ok(pool), stream, true, || driver.pass())
 }
 
 fn obtain_from(
@@ -56,6 +78,7 @@ fn obtain_from(
     size: usize,
     pool: impl FnOnce() -> Result<CUmemoryPool, Bypass>,
     stream: CUstream,
+    is_per_thread: bool,
     pass: impl FnOnce() -> CUresult,
 ) -> Result<CUresult, Bypass> {
     if address.is_null() || size == 0 || size >= ABSURD {
@@ -63,11 +86,18 @@ fn obtain_from(
     }
     let bytes = size.key();
     let mut why = Reason::StreamOrdered;
-    let (_, device) = current()?;
+    let (context, device) = current()?;
     if is_ours(stream)?
         && let pool = pool()?
         && let Some(known) = known(pool, device)?
     {
+        let order = freeing::order_of(stream, is_per_thread, context);
+        if let Some((found, event)) = memory(|memory| memory.slabs.again(order, context, pool.0, bytes))? {
+            let _gone = driver!(event::cuEventDestroy_v2(event));
+            // SAFETY: the program wants its result there.
+            unsafe { *address = found };
+            return Ok(CUresult::CUDA_SUCCESS);
+        }
         if !known.has_room(bytes) {
             // What was freed in a stream's order makes room.
             freeing::wait_for_pending()?;

@@ -12,6 +12,7 @@ mod evidence;
 mod functions;
 mod memory;
 mod named;
+mod ordered;
 mod stacks;
 mod telling;
 mod told;
@@ -40,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 62] = [
+const SCENES: [(&str, Scene); 63] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -103,6 +104,7 @@ const SCENES: [(&str, Scene); 62] = [
     ("numbers-of-objects", told::ids),
     ("peers", told::peers),
     ("freed-elsewhere", told::freed_elsewhere),
+    ("pieces-in-order", ordered::pieces),
 ];
 
 /// Plays a scene.

@@ -34,3 +34,11 @@ fn memory_is_freed_in_the_order_of_a_stream_of_any_context() {
         is_as_on_a_gpu(subject, "freed-elsewhere");
     });
 }
+
+/// A pool that keeps what it has, and a program far ahead of its GPU.
+#[test]
+fn memory_in_a_streams_order_is_given_again_in_that_order_and_kept_as_the_pool_is_told() {
+    once(|subject| {
+        is_as_on_a_gpu(subject, "pieces-in-order");
+    });
+}

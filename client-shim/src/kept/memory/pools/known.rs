@@ -14,6 +14,8 @@ pub(crate) struct Pool {
     pub(crate) device: CUdevice,
     /// The most that it may have in bytes; 0 for all that there is.
     most: u64,
+    /// How many bytes it may hold before what is not used is given back.
+    threshold: u64,
     used: u64,
     high: u64,
 }
@@ -29,7 +31,7 @@ pub(crate) struct Pools {
 impl Pools {
     /// A pool is known from now on, or still.
     pub(crate) fn know(&mut self, handle: usize, device: CUdevice, most: u64) {
-        self.by_handle.entry(handle).or_insert(Pool { device, most, used: 0, high: 0 });
+        self.by_handle.entry(handle).or_insert(Pool { device, most, threshold: 0, used: 0, high: 0 });
     }
 
     /// A pool by its handle.
@@ -68,6 +70,18 @@ impl Pools {
         {
             pool.used -= size;
         }
+    }
+
+    /// What a pool may hold before something is given back.
+    pub(crate) fn set_threshold(&mut self, handle: usize, threshold: u64) {
+        if let Some(pool) = self.by_handle.get_mut(&handle) {
+            pool.threshold = threshold;
+        }
+    }
+
+    /// How many bytes it may hold that are not used.
+    pub(in crate::kept::memory) fn keeps(&self, handle: usize) -> u64 {
+        self.get(handle).map_or(0, |pool| pool.threshold.saturating_sub(pool.used))
     }
 
     /// What was used at most begins anew.

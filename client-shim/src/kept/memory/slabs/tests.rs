@@ -2,8 +2,9 @@
 
 use std::{fs::File, os::fd::IntoRawFd};
 
-use super::{Emptied, LARGE, LARGEST, Slabs};
+use super::{Emptied, LARGE, LARGEST, Pending, Slabs};
 use crate::{
+    cuda::types::CUevent,
     kept::memory::{
         arena,
         extents::GRAIN,
@@ -70,7 +71,7 @@ fn one_empty_small_slab_stays_and_can_be_taken() {
     let middle = allocate(&mut slabs, 0, CONTEXT, 3 << 20);
     assert!(slabs.remove(small).is_none(), "the spare one");
     assert!(slabs.remove(middle).is_some(), "larger than a page");
-    assert_eq!(slabs.take_empty(0).len(), 1);
+    assert_eq!(slabs.take_empty(0, 0).len(), 1);
     assert_eq!(slabs.totals(), [0; 5]);
     assert!(slabs.remove(small).is_none(), "there is nothing there");
 }
@@ -125,4 +126,58 @@ fn a_peer_gets_what_is_there_and_what_will_be() {
     allocate(&mut slabs, 0, CONTEXT, LARGE);
     assert_eq!(slabs.add_peer(1, 0), [(block, LARGE)]);
     assert_eq!((slabs.peers(1), slabs.peers(0)), (vec![0], vec![]));
+}
+
+#[test]
+fn what_was_freed_in_a_streams_order_is_given_again_in_that_order_alone() {
+    let mut slabs = Slabs::default();
+    slabs.pools.know(0x90, 0, 0);
+    let freed = |slabs: &mut Slabs, size: u64, order: usize, event: usize| {
+        let block = allocate(slabs, 0, CONTEXT, size);
+        slabs.pools.took(0x90, block, size);
+        slabs.mark_freed(block);
+        slabs.pending.push_back(Pending { address: block, event: CUevent(event), order });
+        block
+    };
+    let first = freed(&mut slabs, 1000, 0x10, 1);
+    let large = freed(&mut slabs, LARGE, 0x20, 2);
+    let number = slabs.blocks[&first].number;
+    for (order, context, pool, size) in [
+        (0x11, CONTEXT, 0x90, 1000),
+        (0x10, CONTEXT + 1, 0x90, 1000),
+        (0x10, CONTEXT, 0x91, 1000),
+        (0x10, CONTEXT, 0x90, 1025),
+        (0, CONTEXT, 0x90, 1000),
+    ] {
+        assert_eq!(slabs.again(order, context, pool, size), None, "{order:#x} {context:#x} {pool:#x} {size}");
+    }
+    assert_eq!(slabs.again(0x10, CONTEXT, 0x90, 990), Some((first, CUevent(1))), "it takes as much");
+    let (at, block) = slabs.around(first + 5).expect("it is there again");
+    assert!(at == first && block.size == 990 && block.number > number);
+    assert_eq!(slabs.pools.get(0x90).map(|pool| pool.usage()[0]), Some(990 + LARGE));
+    assert_eq!(slabs.again(0x10, CONTEXT, 0x90, 990), None, "it is nobody's to give any more");
+    slabs.order_ends(0x20);
+    assert_eq!(slabs.again(0x20, CONTEXT, 0x90, LARGE), None, "another stream may have that name");
+    assert_eq!(slabs.pending.front().map(|waiting| waiting.address), Some(large), "it waits for its event");
+}
+
+#[test]
+fn what_a_pool_is_told_to_keep_stays_and_is_given_to_who_asks_for_as_much() {
+    let mut slabs = Slabs::default();
+    slabs.pools.know(0x90, 0, 0);
+    slabs.pools.set_threshold(0x90, 2 * LARGE);
+    let pooled = |slabs: &mut Slabs| {
+        let block = allocate(slabs, 0, CONTEXT, LARGE);
+        slabs.pools.took(0x90, block, LARGE);
+        block
+    };
+    let blocks: Vec<u64> = (0..3).map(|_| pooled(&mut slabs)).collect();
+    assert!(slabs.remove(blocks[0]).is_some(), "so much is used that nothing more is held");
+    assert!(slabs.remove(blocks[1]).is_none() && slabs.remove(blocks[2]).is_none());
+    assert_eq!(slabs.totals()[..3], [2, 2 * LARGE, 0]);
+    let again = allocate(&mut slabs, 0, CONTEXT, LARGE);
+    assert!(blocks.contains(&again) && slabs.totals()[0] == 2, "whoever asks");
+    assert!(slabs.remove(again).is_some(), "it was not the pool's");
+    assert_eq!(slabs.take_empty(0, LARGE).len(), 0, "so much may stay");
+    assert_eq!(slabs.take_empty(0, 0).len(), 1);
 }
