@@ -14,7 +14,7 @@ pub(super) mod notes;
 pub(super) mod restore;
 
 use crate::core::{ConnectionId, Peer, Pid, ServerEpoch};
-use crate::holder::{FromHolder, HolderError, HolderLink, Kind, RESTORES_MODES, Settings};
+use crate::holder::{FEW_UNLINK_PATHS, FromHolder, HolderError, HolderLink, Kind, RESTORES_MODES, Settings};
 use crate::io::folder::Folder;
 use nix::sys::signal::{Signal, kill};
 use notes::{ConnectionNote, Stage};
@@ -104,9 +104,11 @@ impl Successor {
         self.told(self.holder.barrier(number));
     }
 
-    /// Says what to do when no daemon comes back.
-    pub(super) fn settings(&self, settings: &Settings) {
+    /// Says what to do when no daemon comes back; how many paths it leaves where they are, because the holder is of an
+    /// earlier release and takes few.
+    pub(super) fn settings(&self, settings: &Settings) -> usize {
         self.told(self.holder.settings(settings));
+        if self.holder.adds_paths() { 0 } else { settings.unlink.len().saturating_sub(FEW_UNLINK_PATHS) }
     }
 
     /// Lets the holder accept from a listening socket: a new one, or one that it has from an earlier daemon.

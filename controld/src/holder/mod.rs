@@ -42,7 +42,9 @@ mod start;
 mod trust;
 
 pub use link::{FromHolder, Held, HolderLink};
-pub(crate) use remps_proto::holder::{CopiesNote, MAX_DESCRIPTORS, ModeNote, ModeStage, ModesNote, RESTORES_MODES};
+pub(crate) use remps_proto::holder::{
+    CopiesNote, FEW_UNLINK_PATHS, MAX_DESCRIPTORS, ModeNote, ModeStage, ModesNote, RESTORES_MODES,
+};
 pub use remps_proto::holder::{
     FIRST_HOLDER_KEY, Failure, Kind, LOG_BACKLOG_KEY, MAX_STATE_BYTES, SOCKET_NAME, Settings,
 };

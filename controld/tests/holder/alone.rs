@@ -18,6 +18,7 @@ trials![
     a_log_of_a_few_lines_comes_back_whole,
     connections_whose_peer_hung_up_are_dropped,
     giving_up_lets_newcomers_go_and_keeps_servers,
+    as_many_files_as_there_are_go_when_it_gives_up,
     a_successor_after_giving_up_finds_the_servers,
     sigterm_is_for_the_daemon_while_there_is_one,
     a_holder_of_nothing_ends_with_its_daemon,
@@ -29,7 +30,7 @@ const NEVER: Duration = Duration::from_secs(3600);
 fn settings(link: &HolderLink, wait: Duration, unlink: &[std::path::PathBuf]) {
     let unlink = unlink.iter().map(|path| path.clone().into_os_string().into_encoded_bytes()).collect();
     let successor_wait_ms = u64::try_from(wait.as_millis()).unwrap();
-    link.settings(&Settings { successor_wait_ms, log_buffer_bytes: 0, unlink }).unwrap();
+    link.settings(&Settings { successor_wait_ms, log_buffer_bytes: 0, unlink, adds: false }).unwrap();
 }
 
 /// A byte that says where in the stream it is.
@@ -170,6 +171,25 @@ async fn giving_up_lets_newcomers_go_and_keeps_servers(lab: &Lab) {
     drop(server);
     assert_eq!(exit_status(holder), 0);
     assert!(!lab.path(SOCKET_NAME).exists());
+}
+
+async fn as_many_files_as_there_are_go_when_it_gives_up(lab: &Lab) {
+    let (mut link, _) = lab.attach().await;
+    // More than one message has room for, of as many names as the most namespaces have files.
+    let name = |number| format!("{number}-{}", "x".repeat(200));
+    let paths: Vec<_> = (0..774).map(|number| lab.path(&name(number))).collect();
+    paths.iter().for_each(|path| std::fs::write(path, "ours").unwrap());
+    // The second ones replace the first, all of them.
+    settings(&link, NEVER, &paths);
+    settings(&link, A_WHILE, &paths[1..]);
+    settle(&mut link).await;
+    let (server, server_end) = pair();
+    link.hold(2, Kind::SERVER_CONNECTION, b"", &[server_end.as_fd()]).unwrap();
+    settle(&mut link).await;
+    drop((link, server_end));
+    eventually("the files are gone", || !paths[1..].iter().any(|path| path.exists()));
+    assert!(paths[0].exists());
+    drop(server);
 }
 
 async fn a_successor_after_giving_up_finds_the_servers(lab: &Lab) {

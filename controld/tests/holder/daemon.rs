@@ -79,7 +79,7 @@ impl Daemon {
             ["wait", milliseconds] => self.wait = milliseconds.parse().unwrap(),
             ["unlink", paths @ ..] => {
                 let unlink = paths.iter().map(|name| dir.join(name).into_os_string().into_encoded_bytes()).collect();
-                let settings = Settings { successor_wait_ms: self.wait, log_buffer_bytes: 0, unlink };
+                let settings = Settings { successor_wait_ms: self.wait, log_buffer_bytes: 0, unlink, adds: false };
                 link.settings(&settings).unwrap();
             }
             ["accept"] => match link.next().await.unwrap() {

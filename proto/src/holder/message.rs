@@ -35,6 +35,9 @@ pub struct Settings {
     pub log_buffer_bytes: u64,
     /// Absolute paths to unlink when the holder gives up.
     pub unlink: Vec<Vec<u8>>,
+    /// Whether the paths are more of what the settings before this have named, and the rest of this one means nothing; not
+    /// for a holder that does not say [`ADDS_PATHS`](super::ADDS_PATHS).
+    pub adds: bool,
 }
 
 /// What the daemon asks of the holder; descriptors come beside it.
@@ -157,6 +160,7 @@ impl ToHolder {
                 successor_wait_ms: settings.successor_wait_ms,
                 log_buffer_bytes: settings.log_buffer_bytes,
                 unlink: settings.unlink,
+                adds: settings.adds,
             }),
             Request::Leave(wire::Leave {}) => Self::Leave,
             Request::Barrier(barrier) => Self::Barrier { number: barrier.number },
@@ -179,6 +183,7 @@ impl ToHolder {
                 successor_wait_ms: settings.successor_wait_ms,
                 log_buffer_bytes: settings.log_buffer_bytes,
                 unlink: settings.unlink,
+                adds: settings.adds,
             }),
             Self::Leave => Request::Leave(wire::Leave {}),
             Self::Barrier { number } => Request::Barrier(wire::Barrier { number }),

@@ -7,7 +7,7 @@ fn any_state() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn any_request() -> impl Strategy<Value = ToHolder> {
-    let paths = proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..64), 0..=MAX_UNLINK_PATHS);
+    let paths = proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..64), 0..=32);
     prop_oneof![
         (any::<u64>(), any::<u32>(), any_state()).prop_map(|(key, kind, state)| ToHolder::Hold {
             key,
@@ -16,9 +16,11 @@ fn any_request() -> impl Strategy<Value = ToHolder> {
         }),
         (any::<u64>(), any_state()).prop_map(|(key, state)| ToHolder::Update { key, state }),
         any::<u64>().prop_map(|key| ToHolder::Release { key }),
-        (any::<u64>(), 0..=MAX_LOG_BUFFER_BYTES, paths).prop_map(|(successor_wait_ms, log_buffer_bytes, unlink)| {
-            ToHolder::Settings(Settings { successor_wait_ms, log_buffer_bytes, unlink })
-        }),
+        (any::<u64>(), 0..=MAX_LOG_BUFFER_BYTES, paths, any::<bool>()).prop_map(
+            |(successor_wait_ms, log_buffer_bytes, unlink, adds)| {
+                ToHolder::Settings(Settings { successor_wait_ms, log_buffer_bytes, unlink, adds })
+            }
+        ),
         Just(ToHolder::Leave),
         any::<u64>().prop_map(|number| ToHolder::Barrier { number }),
     ]

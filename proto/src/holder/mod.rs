@@ -28,8 +28,12 @@ pub const MAX_STATE_BYTES: usize = 32 * 1024;
 pub const MAX_MESSAGE_BYTES: usize = MAX_STATE_BYTES + 8 * 1024;
 /// Most descriptors beside one message.
 pub const MAX_DESCRIPTORS: usize = 8;
-/// Most paths in one [`Settings`].
-pub const MAX_UNLINK_PATHS: usize = 16;
+/// Most paths in one [`Settings`] for a holder that says [`ADDS_PATHS`].
+pub const MAX_UNLINK_PATHS: usize = 1024;
+/// Most paths in one [`Settings`] for a holder that does not.
+pub const FEW_UNLINK_PATHS: usize = 16;
+/// Most paths that a holder remembers, of all [`Settings`] that add to each other.
+pub const MAX_REMEMBERED_PATHS: usize = 16 * 1024;
 /// Most bytes of log that [`Settings`] can ask to be kept.
 pub const MAX_LOG_BUFFER_BYTES: u64 = 16 * 1024 * 1024;
 /// First of the keys that only the holder gives out. Every key below is the daemon's.
@@ -40,6 +44,9 @@ pub const LOG_BACKLOG_KEY: u64 = u64::MAX;
 pub const RESTORES_MODES: u32 = 1;
 /// Bit of [`AttachDone::abilities`]: the holder answers [`ToHolder::Barrier`].
 pub const ANSWERS_BARRIERS: u32 = 2;
+/// Bit of [`AttachDone::abilities`]: the holder takes more than [`FEW_UNLINK_PATHS`], and [`Settings`] that add to earlier
+/// ones.
+pub const ADDS_PATHS: u32 = 4;
 /// Name of the attach socket in the pipe directory.
 pub const SOCKET_NAME: &str = ".nvidia-cuda-mps-control.holder";
 
@@ -80,6 +87,9 @@ crate::open_enum! {
         /// A daemon's part in the machine's record of a GPU's compute mode, a locked file with the GPU's UUID for a state:
         /// kept until giving up, which restores no mode of a GPU whose file others have locked too.
         MODE_RECORD = 16,
+        /// A piece of a state that is too large for one message, without descriptors: kept. A kind of its own, because a
+        /// daemon of an earlier release takes whatever is a [`STATE`](Self::STATE) for the whole of it.
+        STATE_PIECE = 17,
     }
 }
 

@@ -94,7 +94,7 @@ impl Driver {
         let wait = self.settings.file.successor_wait;
         let paths = [CONTROL, CONTROL_PRIVILEGED, LOG, PID_FILE, shim::SOCKET_NAME, shim::DEFAULTS_NAME]
             .map(|name| self.directory.file(name));
-        self.successor.settings(&Settings {
+        let left = self.successor.settings(&Settings {
             // Zero would stand for the holder's own default.
             successor_wait_ms: milliseconds(wait).max(1),
             log_buffer_bytes: 0,
@@ -103,7 +103,12 @@ impl Driver {
                 .chain(self.entrance_paths())
                 .map(|path| path.into_os_string().into_encoded_bytes())
                 .collect(),
+            adds: false,
         });
+        if left > 0 {
+            let text = "The holder process is of an earlier release, which leaves files of namespaces where they are";
+            self.say(&format!("{text} when no daemon comes back: {left} of them"));
+        }
     }
 
     pub(in crate::driver) fn save(&self) {

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use remps_proto::holder::{ANSWERS_BARRIERS, Kind, MAX_DESCRIPTORS, Settings, ToHolder};
+use remps_proto::holder::{
+    ADDS_PATHS, ANSWERS_BARRIERS, FEW_UNLINK_PATHS, Kind, MAX_DESCRIPTORS, MAX_STATE_BYTES, MAX_UNLINK_PATHS, Settings,
+    ToHolder,
+};
 
 use super::HolderLink;
 use crate::holder::{HolderError, REFUSED_KEYS};
@@ -52,10 +55,31 @@ impl HolderLink {
     /// Says what to do when no daemon comes back. Replaces earlier settings, the paths too: a path is remembered
     /// together with the file that it names now, and is unlinked only while it still names that one.
     ///
+    /// As many paths as there are, in several messages; to a holder of an earlier release only the first of them
+    /// ([`FEW_UNLINK_PATHS`]), because it would refuse the whole otherwise.
+    ///
     /// # Errors
     /// As [`hold`](Self::hold).
     pub fn settings(&self, settings: &Settings) -> Result<(), HolderError> {
-        self.send(ToHolder::Settings(settings.clone()), &[])
+        let mut rest = settings.unlink.as_slice();
+        let mut next = Settings { unlink: Vec::new(), adds: false, ..settings.clone() };
+        loop {
+            let (now, later) =
+                rest.split_at(if self.adds_paths() { fitting(rest) } else { rest.len().min(FEW_UNLINK_PATHS) });
+            next.unlink = now.to_vec();
+            self.send(ToHolder::Settings(next), &[])?;
+            if later.is_empty() || !self.adds_paths() {
+                return Ok(());
+            }
+            rest = later;
+            next = Settings { adds: true, ..Settings::default() };
+        }
+    }
+
+    /// Whether the holder takes more than [`FEW_UNLINK_PATHS`].
+    #[must_use]
+    pub fn adds_paths(&self) -> bool {
+        self.done.abilities & ADDS_PATHS != 0
     }
 
     /// Asks the holder to say when it has done everything that it was told before, which comes as
@@ -97,4 +121,14 @@ impl HolderLink {
             let _ = poll(&mut room, timeout);
         }
     }
+}
+
+/// How many of these paths, from the first on, fit into one message; one at least, since a path is far shorter than that.
+fn fitting(paths: &[Vec<u8>]) -> usize {
+    let ends = paths.iter().scan(0, |bytes, path| {
+        // With its tag and length.
+        *bytes += path.len() + 8;
+        Some(*bytes)
+    });
+    ends.take_while(|end| *end <= MAX_STATE_BYTES).take(MAX_UNLINK_PATHS).count().max(1).min(paths.len())
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::io::packets::send;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use proto::FromHolder as Says;
-use remps_proto::holder::ANSWERS_BARRIERS;
+use remps_proto::holder::{ADDS_PATHS, ANSWERS_BARRIERS, Settings};
 
 /// A link to a holder of these abilities, and the holder's end.
 async fn attached(abilities: u32) -> (HolderLink, OwnedFd) {
@@ -22,7 +22,7 @@ fn say(holder: &OwnedFd, news: Says) {
 }
 
 fn heard(holder: &OwnedFd) -> ToHolder {
-    let mut buffer = [0; 64];
+    let mut buffer = [0; 4096];
     let got = receive(holder.as_fd(), &mut buffer).unwrap();
     ToHolder::decode(&buffer[..got.bytes]).unwrap()
 }
@@ -49,4 +49,20 @@ async fn a_holder_that_answers_barriers_is_asked_for_one() {
     say(&holder, Says::Passed { number: 7 });
     let passed = link.next().await.unwrap();
     assert!(matches!(passed, FromHolder::Passed { number: 7 }), "{passed:?}");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_holder_of_an_earlier_release_is_told_as_many_paths_as_it_takes() {
+    let unlink: Vec<Vec<u8>> = (0_u8..20).map(|number| format!("/{number}").into_bytes()).collect();
+    let settings = Settings { successor_wait_ms: 7, unlink, ..Settings::default() };
+    let (link, holder) = attached(ANSWERS_BARRIERS).await;
+    link.settings(&settings).unwrap();
+    link.release(1).unwrap();
+    let ToHolder::Settings(told) = heard(&holder) else { panic!("not settings") };
+    assert_eq!((told.successor_wait_ms, told.unlink.as_slice()), (7, &settings.unlink[..16]));
+    assert_eq!(heard(&holder), ToHolder::Release { key: 1 });
+
+    let (link, holder) = attached(ADDS_PATHS).await;
+    link.settings(&settings).unwrap();
+    assert_eq!(heard(&holder), ToHolder::Settings(settings));
 }

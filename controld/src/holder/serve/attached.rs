@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use remps_proto::holder::{
-    ANSWERS_BARRIERS, AttachDone, Failure, FromHolder, Held, Kind, LOG_BACKLOG_KEY, RESTORES_MODES, Refusal, Settings,
-    ToHolder, VERSION,
+    ADDS_PATHS, ANSWERS_BARRIERS, AttachDone, Failure, FromHolder, Held, Kind, LOG_BACKLOG_KEY, MAX_REMEMBERED_PATHS,
+    RESTORES_MODES, Refusal, Settings, ToHolder, VERSION,
 };
 
 use super::{DEFAULT_SUCCESSOR_WAIT, Holder, Named, PAUSE};
@@ -212,12 +212,17 @@ impl Holder {
     }
 
     fn adopt(&mut self, settings: Settings) {
+        let paths = settings.unlink.iter().map(|path| Path::new(std::ffi::OsStr::from_bytes(path)));
+        let paths = paths.filter(|path| path.is_absolute()).map(Named::now);
+        if settings.adds {
+            let room = MAX_REMEMBERED_PATHS.saturating_sub(self.unlink.len());
+            return self.unlink.extend(paths.take(room));
+        }
+        self.unlink = paths.collect();
         let wait = Duration::from_millis(settings.successor_wait_ms);
         self.successor_wait = if wait.is_zero() { DEFAULT_SUCCESSOR_WAIT } else { wait.min(MAX_SUCCESSOR_WAIT) };
         let bytes = usize::try_from(settings.log_buffer_bytes).unwrap_or(usize::MAX);
         self.backlog.set_limit(if bytes == 0 { DEFAULT_LIMIT_BYTES } else { bytes });
-        let paths = settings.unlink.iter().map(|path| Path::new(std::ffi::OsStr::from_bytes(path)));
-        self.unlink = paths.filter(|path| path.is_absolute()).map(Named::now).collect();
     }
 
     /// Tells the daemon what has come of a request, if it has room for that.
@@ -253,7 +258,7 @@ impl Holder {
                 }
                 Stage::Done => {
                     let (accept_pauses, malformed) = (self.accept_pauses, self.malformed);
-                    let (pid, abilities) = (std::process::id(), RESTORES_MODES | ANSWERS_BARRIERS);
+                    let (pid, abilities) = (std::process::id(), RESTORES_MODES | ANSWERS_BARRIERS | ADDS_PATHS);
                     let done = AttachDone { version: VERSION, pid, accept_pauses, malformed, abilities };
                     (FromHolder::AttachDone(done), &[][..], Stage::Attached)
                 }

@@ -61,7 +61,7 @@ pub struct Release {
     #[prost(uint64, tag = "1")]
     pub key: u64,
 }
-/// What to do when nobody comes back; replaces all earlier settings.
+/// What to do when nobody comes back; replaces all earlier settings, unless it adds to them.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Settings {
     /// Milliseconds without a daemon after which the holder gives up; 0 stands for the default.
@@ -73,6 +73,10 @@ pub struct Settings {
     /// Absolute paths to unlink when the holder gives up, each only while it is still the file it was when named.
     #[prost(bytes = "vec", repeated, tag = "3")]
     pub unlink: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// Whether the paths are more of what the settings before this have named; the rest of this one means nothing then. Not
+    /// for a holder that does not say that it can.
+    #[prost(bool, tag = "4")]
+    pub adds: bool,
 }
 /// Close everything, unlink the attach socket and end with status 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
