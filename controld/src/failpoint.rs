@@ -52,6 +52,7 @@ pub(crate) const POINTS: &[&str] = &[
     "answer-read",
     "answered",
     "saved",
+    "state-half-held",
     // Named servers on disk.
     "state-asked",
     "state-written",

@@ -1,7 +1,9 @@
 //! What a successor must know to go on where a killed daemon stopped.
 //!
-//! The holder process keeps it as one blob beside the descriptors. Requests that were under way are not in it: their
+//! The holder process keeps it beside the descriptors, in pieces where it is large. Requests that were under way are not in it: their
 //! answers are recognised and dropped when the successor takes a server's connection over.
+
+mod brief;
 
 use super::evidence::ProcessKey;
 use prost::Message;
@@ -208,7 +210,7 @@ pub(crate) struct SavedSpare {
     pub host_bytes: u64,
 }
 
-/// The daemon.
+/// The daemon. Field 1000 is not to be one of it: there lies what the driver has to say of its pieces.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Saved {
     /// Default share of threads, in percent.

@@ -21,10 +21,18 @@ impl Degraded {
         Self { personality: mismatch(played, chosen, installed), ..Self::default() }
     }
 
-    /// What the daemon does without now; `server` is why no server can be started.
-    pub(super) fn all(&self, server: Option<String>, journal: Option<String>, log: Vec<String>) -> Vec<Degradation> {
+    /// What the daemon does without now; `server` is why no server can be started, `successor` why not all of the state is
+    /// left to one.
+    pub(super) fn all(
+        &self,
+        server: Option<String>,
+        successor: Option<String>,
+        journal: Option<String>,
+        log: Vec<String>,
+    ) -> Vec<Degradation> {
         let own = [
             ("server", server),
+            ("holder", successor),
             ("personality", self.personality.clone()),
             ("metrics", self.metrics.clone()),
             ("named servers", self.servers.clone()),

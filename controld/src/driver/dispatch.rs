@@ -55,6 +55,7 @@ impl Driver {
             Wake::Deadline => {
                 self.links.seem_overdue();
                 self.vault(Keeper::expire);
+                self.successor.ask_again();
                 self.logs.overdue(self.now()).into_iter().for_each(|sign| self.feed(sign));
                 self.feed(Input::Tick);
             }
@@ -71,7 +72,9 @@ impl Driver {
     fn holder_said(&mut self, said: FromHolder) {
         match said {
             FromHolder::Accepted { key, privileged, fd } => self.accepted(ConnectionId(key), fd, privileged),
+            FromHolder::Passed { number } if self.successor.passed(number) => self.state_settled(),
             FromHolder::Passed { number } => self.vault(|vault, turn| vault.barrier_passed(turn, number)),
+            FromHolder::Failed { key, reason } if self.successor.refused(key, reason) => self.state_settled(),
             FromHolder::Failed { key, .. } if self.vault.refused(key) => {}
             FromHolder::Failed { key, reason } => {
                 tracing::warn!(key, %reason, "the holder could not keep something");

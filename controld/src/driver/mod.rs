@@ -200,7 +200,8 @@ impl Driver {
         ];
         let own = own.into_iter().flatten().map(|at| self.started + at);
         let watchdog = self.watchdog.as_ref().map(Watchdog::next_deadline);
-        own.chain(self.links.next_deadline()).chain(watchdog).min()
+        let word = self.successor.next_deadline().map(tokio::time::Instant::into_std);
+        own.chain(self.links.next_deadline()).chain(watchdog).chain(word).min()
     }
 
     /// Tells the core what happened, and performs what it asks for until nothing is left.

@@ -137,7 +137,8 @@ impl Driver {
     }
 
     fn degradations(&self, server: Option<String>) -> Vec<Degradation> {
-        self.reports.degraded.all(server, self.reports.recorder.journal_trouble(), self.logs.sink.troubles())
+        let (journal, log) = (self.reports.recorder.journal_trouble(), self.logs.sink.troubles());
+        self.reports.degraded.all(server, self.successor.trouble(), journal, log)
     }
 
     /// What programs get that say nothing, where that is not nothing for everybody.

@@ -119,10 +119,12 @@ impl Driver {
         let own_pid = std::process::id();
         let signals = Signals::caught()?;
         let (holder, held) = HolderLink::attach_in(directory.folder()).await?;
-        let successor = Successor::new(holder);
+        let mut successor = Successor::new(holder);
         reached("attached");
         let is_fresh = held.is_empty();
         let mut found = Found::sort(held);
+        let left = std::mem::take(&mut found.left);
+        successor.go_on(left.keeping);
         let fifo = match open_fifo(&mut directory, &mut found) {
             Ok(fifo) => fifo,
             Err(error) => {
@@ -143,6 +145,9 @@ impl Driver {
             log.control(own_pid, &format!("CUDA MPS Control binary version: {version}"));
         }
         for remark in settings.remarks.iter().chain(&directory.take_remarks()) {
+            log.control(own_pid, remark);
+        }
+        if let Some(remark) = left.remark {
             log.control(own_pid, remark);
         }
         let mut backlog = Decoder::default();

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`keys`] | under which key each thing is kept |
 //! | [`notes`] | what is noted beside a connection: how far it has come |
+//! | [`whole`], [`pieces`], [`saving`] | the state that a successor goes on with, in pieces where it is large |
 //! | [`hold`] | what another holder is given, when one is gone |
 //! | [`copies`] | copies of clients' UVM descriptors |
 //! | [`restore`] | what a daemon finds that starts where the one before stopped |
@@ -11,7 +12,10 @@
 mod hold;
 pub(super) mod keys;
 pub(super) mod notes;
+mod pieces;
 pub(super) mod restore;
+mod saving;
+mod whole;
 
 use crate::core::{ConnectionId, Peer, Pid, ServerEpoch};
 use crate::holder::{FEW_UNLINK_PATHS, FromHolder, HolderError, HolderLink, Kind, RESTORES_MODES, Settings};
@@ -23,6 +27,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
+use whole::Keeping;
 
 /// How long to wait before a holder that can't be started is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -37,6 +42,12 @@ pub(super) struct Successor {
     search: Option<Search>,
     /// Whether to leave everything to a successor as soon as there is a holder.
     leaves: bool,
+    /// What it has of the state.
+    keeping: Keeping,
+    /// Whether it was said that it has not all of that.
+    is_trouble_said: bool,
+    /// When the holder is asked again whether it has it.
+    ask_at: Option<Instant>,
     /// The listening sockets, which another holder accepts from.
     listeners: Vec<(u64, Kind, OwnedFd)>,
 }
@@ -68,7 +79,8 @@ pub(super) enum Sought {
 
 impl Successor {
     pub(super) fn new(holder: HolderLink) -> Self {
-        Self { holder, search: None, leaves: false, listeners: Vec::new() }
+        let (keeping, is_trouble_said) = (Keeping::default(), false);
+        Self { holder, search: None, leaves: false, keeping, is_trouble_said, ask_at: None, listeners: Vec::new() }
     }
 
     /// The next news. May be dropped at any time.
@@ -175,6 +187,7 @@ impl Successor {
         match result {
             Ok(holder) => {
                 self.holder = holder;
+                self.keeping.begin_anew();
                 Sought::Found { was_missed: told.is_some() }
             }
             Err(error) => {
@@ -185,13 +198,20 @@ impl Successor {
         }
     }
 
-    /// Whether everything can be left to a successor now. Without a holder there would be nothing left; it is waited for.
+    /// Everything is to be left to a successor as soon as it can be; whether there is a holder. Without one there would be
+    /// nothing left, so it is waited for.
     pub(super) fn may_leave(&mut self) -> bool {
-        self.leaves = self.search.is_some();
-        !self.leaves
+        self.leaves = true;
+        self.search.is_none()
     }
 
-    /// Whether everything was to be left to a successor when there was no holder.
+    /// Everything stays with this daemon.
+    pub(super) const fn stays(&mut self) {
+        self.leaves = false;
+        self.ask_at = None;
+    }
+
+    /// Whether everything was to be left to a successor when that could not be yet.
     pub(super) const fn is_to_leave(&self) -> bool {
         self.leaves
     }

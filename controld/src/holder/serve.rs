@@ -27,6 +27,7 @@ use super::shelf::Shelf;
 use crate::sys::clock::since_boot;
 
 mod accept;
+mod answers;
 mod attached;
 
 use attached::Daemon;
@@ -248,7 +249,7 @@ impl Holder {
             // Servers go on to write, and must not block.
             Kind::SERVER_CONNECTION | Kind::SERVER_STDERR | Kind::LOG_FIFO => true,
             // Words for a late successor cost nothing; descriptors may keep GPU memory.
-            Kind::STATE => entry.fds.is_empty(),
+            Kind::STATE | Kind::STATE_PIECE => entry.fds.is_empty(),
             _ => false,
         });
     }

@@ -14,6 +14,8 @@ use crate::witness::uvm::closing;
 
 /// Most keys held at a time.
 const MAX_ENTRIES: usize = 65_536;
+/// Beyond that, pieces of a state: connections may fill everything else, and a state that lacked one would be lost.
+const ROOM_FOR_PIECES: usize = 8_192;
 /// Most bytes of state held at a time.
 const MAX_TOTAL_STATE_BYTES: usize = 64 * 1024 * 1024;
 
@@ -54,7 +56,8 @@ impl Shelf {
     fn put(&mut self, key: u64, entry: Entry) -> Result<(), Failure> {
         let old = self.entries.get(&key);
         let bytes = self.state_bytes - old.map_or(0, |old| old.state.len()) + entry.state.len();
-        if bytes > MAX_TOTAL_STATE_BYTES || (old.is_none() && self.is_full()) {
+        let most = if entry.kind == Kind::STATE_PIECE { MAX_ENTRIES + ROOM_FOR_PIECES } else { MAX_ENTRIES };
+        if bytes > MAX_TOTAL_STATE_BYTES || (old.is_none() && self.entries.len() >= most) {
             return Err(Failure::TOO_MANY);
         }
         self.release(key);

@@ -5,6 +5,7 @@ mod commands;
 mod holder;
 mod inheritance;
 mod kept_memory;
+mod large_state;
 mod news;
 mod spares;
 mod vault;

@@ -3,6 +3,7 @@
 use super::Sought;
 use super::keys;
 use super::notes::{ConnectionNote, Stage};
+use super::whole::Readiness;
 use crate::core::ConnectionId;
 use crate::driver::Driver;
 use crate::failpoint::reached;
@@ -42,8 +43,17 @@ impl Driver {
             self.say("A signal to hand over: there is no holder process yet to leave anything with");
             return;
         }
-        self.say("A signal to hand over: servers and clients wait for the next daemon");
         self.save();
+        match self.successor.readiness() {
+            Readiness::Ready => {}
+            // It comes back to this when the holder has answered.
+            Readiness::Asked => return self.successor.awaits_word(),
+            Readiness::Lacking(why) => {
+                self.successor.stays();
+                return self.say(&format!("A signal to hand over is refused, since servers would be lost: {why}"));
+            }
+        }
+        self.say("A signal to hand over: servers and clients wait for the next daemon");
         self.directory.keep_files();
         // The holder notices that we are gone; nothing may run in between.
         std::process::exit(0);
@@ -111,9 +121,31 @@ impl Driver {
         }
     }
 
-    pub(in crate::driver) fn save(&self) {
-        use prost::Message as _;
-        let state = self.core.saved().encode_to_vec();
-        self.successor.hold(keys::STATE, Kind::STATE, &state, &[]);
+    /// Keeps what a successor goes on with. What does not reach the holder is said, once until it does.
+    pub(in crate::driver) fn save(&mut self) {
+        self.successor.save(&self.core.saved());
+        self.tell_of_state();
+    }
+
+    fn tell_of_state(&mut self) {
+        if let Some(remark) = self.successor.remark() {
+            self.say(&remark);
+        }
+    }
+
+    /// The holder has done everything before a barrier that was behind a state, or refuses a part of one.
+    pub(in crate::driver) fn state_settled(&mut self) {
+        self.tell_of_state();
+        if !self.successor.is_to_leave() {
+            return;
+        }
+        match self.successor.readiness() {
+            Readiness::Lacking(_) => {
+                self.successor.stays();
+                self.say("A signal to hand over is refused: the holder has not all that a successor would need");
+            }
+            // What has changed meanwhile is told, and asked about, in the same way.
+            Readiness::Ready | Readiness::Asked => self.hand_over(),
+        }
     }
 }

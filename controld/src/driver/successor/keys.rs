@@ -20,6 +20,8 @@ pub(in crate::driver) const SHIM_LISTENER: u64 = 5;
 /// What is noted of the GPUs' compute modes.
 pub(in crate::driver) const COMPUTE_MODES: u64 = 6;
 
+/// Pieces of a state that is too large for one message.
+const PIECE_SPACE: u64 = 1 << 52;
 /// Clients without a pid here, by the number in its place.
 const HIDDEN_SPACE: u64 = 1 << 53;
 /// The listening sockets of namespaces.
@@ -39,6 +41,28 @@ const REGION_NUMBER: u64 = (1 << 59) - 1;
 const STDERR_SPACE: u64 = 1 << 61;
 const CLIENT_END_SPACE: u64 = 1 << 62;
 const NUMBER: u64 = CLIENT_END_SPACE - 1;
+/// Barriers behind states; those of the vault have lower numbers, and no barrier a higher one than the next bit.
+const STATE_BARRIERS: u64 = 1 << 58;
+
+/// A piece of a state.
+pub(super) fn piece(number: u64) -> u64 {
+    PIECE_SPACE | (number & (PIECE_SPACE - 1))
+}
+
+/// The number of the piece that has this key.
+pub(super) fn piece_of(key: u64) -> Option<u64> {
+    (key & !(PIECE_SPACE - 1) == PIECE_SPACE).then_some(key & (PIECE_SPACE - 1))
+}
+
+/// Whether a barrier is one behind a state.
+pub(super) fn is_state_barrier(number: u64) -> bool {
+    number & STATE_BARRIERS != 0
+}
+
+/// The barrier behind the state of this generation: no key, but a number beside the vault's.
+pub(super) fn state_barrier(generation: u64) -> u64 {
+    STATE_BARRIERS | (generation & (STATE_BARRIERS - 1))
+}
 
 /// A region of the vault.
 pub(in crate::driver) fn region(id: RegionId) -> u64 {
@@ -165,7 +189,26 @@ mod tests {
         }
         assert_eq!((mode_record_of(entrance), namespace_of(entrance), region_of(entrance)), (None, None, None));
         assert!(!REFUSED_KEYS.contains(&entrance));
+        let piece = piece(9);
+        assert_eq!(
+            (piece_of(piece), hidden_of(piece), entrance_of(piece), mode_record_of(piece)),
+            (Some(9), None, None, None)
+        );
         let hidden = hidden(u32::MAX);
+        for key in [
+            STATE,
+            COMPUTE_MODES,
+            hidden,
+            entrance,
+            copies,
+            mode_record(3),
+            namespace(9),
+            holder_given.0,
+            stderr(server),
+        ] {
+            assert_eq!(piece_of(key), None);
+        }
+        assert!(REFUSED_KEYS.contains(&(REFUSED_KEYS.start + state_barrier(u64::MAX))));
         assert_eq!((hidden_of(hidden), entrance_of(hidden), namespace_of(hidden)), (Some(u32::MAX), None, None));
         for key in [entrance, copies, mode_record(3), client_end(holder_given), holder_given.0, stderr(server), STATE] {
             assert_eq!(hidden_of(key), None);

@@ -1,5 +1,6 @@
 //! The conversation with the attached daemon.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -37,6 +38,8 @@ pub(super) struct Daemon {
     is_full: bool,
     /// When to try again what failed for want of something other than room in the socket.
     again_at: Option<Instant>,
+    /// Failures that there was no room to tell.
+    pub(super) failures: VecDeque<(u64, Failure)>,
 }
 
 /// What the daemon is to be told next.
@@ -53,7 +56,8 @@ enum Stage {
 }
 
 /// What became of a packet.
-enum Sent {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
     Yes,
     Later,
     Never,
@@ -61,7 +65,8 @@ enum Sent {
 
 impl Daemon {
     pub(super) fn new(socket: OwnedFd) -> Self {
-        Self { socket, stage: Stage::Held(0), untold: None, is_full: false, again_at: None }
+        let (stage, failures) = (Stage::Held(0), VecDeque::new());
+        Self { socket, stage, untold: None, is_full: false, again_at: None, failures }
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
@@ -97,7 +102,7 @@ impl Daemon {
         self.again_at.take_if(|at| *at <= now).is_some()
     }
 
-    fn send(&mut self, message: FromHolder, fds: &[BorrowedFd<'_>]) -> Sent {
+    pub(super) fn send(&mut self, message: FromHolder, fds: &[BorrowedFd<'_>]) -> Sent {
         // Only what was taken off the wire within the same limits is ever sent.
         let Ok(packet) = message.encode() else { return Sent::Never };
         match send(self.socket.as_fd(), &packet, fds) {
@@ -191,7 +196,7 @@ impl Holder {
         let request = ToHolder::decode(&self.buffer[..got.bytes]).ok().filter(|_| !got.truncated);
         let Some(request) = request else {
             self.malformed += 1;
-            return self.answer(FromHolder::Failed { key: 0, reason: Failure::MALFORMED });
+            return self.failed(0, Failure::MALFORMED);
         };
         let (key, done) = match request {
             ToHolder::Hold { key, .. } if got.descriptors_lost => (key, Err(Failure::DESCRIPTORS)),
@@ -200,14 +205,14 @@ impl Holder {
             ToHolder::Release { key: LOG_BACKLOG_KEY } => return self.backlog.clear(),
             ToHolder::Release { key } => return self.shelf.release(key),
             ToHolder::Settings(settings) => return self.adopt(settings),
-            ToHolder::Barrier { number } => return self.answer(FromHolder::Passed { number }),
+            ToHolder::Barrier { number } => return self.passed(number),
             ToHolder::Leave => {
                 self.leaving = true;
                 return;
             }
         };
         if let Err(reason) = done {
-            self.answer(FromHolder::Failed { key, reason });
+            self.failed(key, reason);
         }
     }
 
@@ -225,17 +230,11 @@ impl Holder {
         self.backlog.set_limit(if bytes == 0 { DEFAULT_LIMIT_BYTES } else { bytes });
     }
 
-    /// Tells the daemon what has come of a request, if it has room for that.
-    fn answer(&mut self, answer: FromHolder) {
-        if let Some(daemon) = &mut self.daemon {
-            daemon.send(answer, &[]);
-        }
-    }
-
     /// Tells the daemon what it does not know yet, as far as there is room.
     pub(super) fn tell(&mut self) {
         let Some(daemon) = &mut self.daemon else { return };
         daemon.is_full = false;
+        daemon.tell_failures();
         loop {
             let nothing = Held { key: 0, kind: Kind(0), state: Vec::new(), listener: Kind(0), dropped_bytes: 0 };
             let (message, fds, next) = match daemon.stage {

@@ -73,6 +73,8 @@ fn a_full_shelf_refuses_new_keys_and_serves_old_ones() {
         shelf.hold(key, Kind::STATE, Vec::new(), Vec::new()).unwrap();
     }
     assert_eq!(shelf.hold(u64::MAX, Kind::STATE, Vec::new(), Vec::new()), Err(Failure::TOO_MANY));
+    assert_eq!(shelf.hold(u64::MAX, Kind::STATE_PIECE, Vec::new(), Vec::new()), Ok(()), "there is room for a state");
+    shelf.release(u64::MAX);
     assert_eq!(shelf.hold(5, Kind::STATE, vec![9], Vec::new()), Ok(()));
     assert_eq!(shelf.update(5, vec![8; 100]), Ok(()));
     assert_eq!(shelf.update(u64::MAX, vec![8; 100]), Ok(()));

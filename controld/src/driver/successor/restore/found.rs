@@ -4,6 +4,7 @@ use crate::core::saved::Saved;
 use crate::core::{ConnectionId, EntranceId, Pid, ServerEpoch};
 use crate::driver::successor::keys;
 use crate::driver::successor::notes::{ConnectionNote, HiddenNote};
+use crate::driver::successor::whole::Left;
 use crate::holder::{Held, Kind, ModesNote};
 use crate::io::seqpacket::{Packet, SeqPacket};
 use prost::Message as _;
@@ -15,6 +16,8 @@ use std::os::fd::OwnedFd;
 #[derive(Default)]
 pub(in crate::driver) struct Found {
     pub(in crate::driver) state: Option<Saved>,
+    /// How the state was kept, and what is wrong with it.
+    pub(in crate::driver) left: Left,
     pub(in crate::driver) public: Option<OwnedFd>,
     pub(in crate::driver) privileged: Option<OwnedFd>,
     /// Listening sockets of namespaces.
@@ -42,6 +45,7 @@ impl Found {
         let (regions, others) =
             held.into_iter().partition(|held| [Kind::REGION, Kind::NAME, Kind::NAMESPACE].contains(&held.kind));
         found.regions = regions;
+        let (mut state_found, mut pieces) = (None, BTreeMap::new());
         for held in others {
             if held.kind == Kind::COPIES {
                 found.copies.push(held);
@@ -50,7 +54,8 @@ impl Found {
             let Held { key, kind, state, mut fds, privileged, .. } = held;
             let fd = fds.pop();
             match (kind, fd) {
-                (Kind::STATE, _) => found.state = Saved::decode(state.as_slice()).ok(),
+                (Kind::STATE, _) => state_found = Some(state),
+                (Kind::STATE_PIECE, _) => pieces.extend(keys::piece_of(key).map(|number| (number, state))),
                 (Kind::COMPUTE_MODES, _) => found.modes = ModesNote::decode(state.as_slice()).ok(),
                 (Kind::MODE_RECORD, Some(fd)) => {
                     let uuid = String::from_utf8_lossy(&state).into_owned();
@@ -88,6 +93,8 @@ impl Found {
                 _ => {}
             }
         }
+        found.left = Left::of(state_found, pieces);
+        found.state = found.left.state.take().and_then(|state| Saved::decode(state.as_slice()).ok());
         found
     }
 }
