@@ -5,17 +5,22 @@ use super::sessions::Visitor;
 use super::successor::keys;
 use super::successor::notes::Stage;
 use super::{Driver, handshake};
-use crate::core::{ConnectionId, Peer, SessionId, Uid, is_hidden};
+use crate::core::{ConnectionId, Peer, Place, SessionId, Uid, is_hidden};
 use crate::failpoint::reached;
 use crate::io::seqpacket::SeqPacket;
+use crate::witness::peer;
 use remps_proto::mps::handshake::Role;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::task::AbortHandle;
 
-/// Connections that have not said their role, of each user who is neither root nor the owner.
+/// Connections that have not said their role, of each user; of one who has the owner's number and is elsewhere, of each pod
+/// or container. The owner, where the daemon is, has as many as he likes.
 const MAX_HANDSHAKES_PER_USER: usize = 512;
+/// As many of those who have the owner's number are let in without a look at where they are: that takes a few files of
+/// `/proc` each.
+const MAX_UNSEEN: usize = 64;
 
 /// The vendor's line about a connection. It comes when it is known what the connection is.
 pub(super) const ACCEPTING: &str = "Accepting connection...";
@@ -28,11 +33,47 @@ enum Speaker {
     Ended,
 }
 
+/// Among whose connections without a role one counts.
+///
+/// Root of a container without a user namespace has the owner's number, and is nobody of his
+/// ([`sessions::rights`](super::sessions)). Such are told apart by pod and container, and by nothing that they could make
+/// more of: else one of them would take the others' room, or have as much as it makes namespaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Whose {
+    User(Uid),
+    /// Of somebody with the owner's number who was not looked at.
+    Unseen,
+    /// Of the owner, where the daemon is.
+    Owner,
+    /// Of somebody with the owner's number who is elsewhere: the path of his pod or else of his container, empty where he is
+    /// in none or can't be looked at.
+    Elsewhere(String),
+}
+
+impl Whose {
+    /// How many there may be.
+    const fn most(&self) -> usize {
+        match self {
+            Self::User(_) | Self::Elsewhere(_) => MAX_HANDSHAKES_PER_USER,
+            Self::Unseen => MAX_UNSEEN,
+            Self::Owner => usize::MAX,
+        }
+    }
+
+    /// Of somebody with the owner's number who is there.
+    fn at(place: Place) -> Self {
+        match place {
+            place if place.is_the_daemons() => Self::Owner,
+            Place { pod, container, .. } => Self::Elsewhere(if pod.is_empty() { container } else { pod }),
+        }
+    }
+}
+
 /// A connection that has been accepted and is not over.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) socket: Arc<SeqPacket>,
-    uid: Uid,
+    whose: Whose,
     /// Whether it came by `control_privileged`.
     pub(super) privileged: bool,
     /// Whether its role is still to come.
@@ -75,16 +116,18 @@ impl Connections {
         self.known.iter().map(|(connection, known)| (*connection, &known.socket))
     }
 
-    fn handshakes_of(&self, uid: Uid) -> usize {
-        self.known.values().filter(|other| other.is_nothing && other.uid == uid).count()
+    fn has_room(&self, whose: &Whose) -> bool {
+        let most = whose.most();
+        self.known.values().filter(|other| other.is_nothing && other.whose == *whose).take(most).count() < most
     }
 
     /// Waits for the role of a connection that has been greeted.
-    fn begin(&mut self, connection: ConnectionId, socket: Arc<SeqPacket>, uid: Uid, privileged: bool) {
+    fn begin(&mut self, connection: ConnectionId, socket: Arc<SeqPacket>, whose: Whose, privileged: bool) {
         let role = handshake::read_role(connection, socket.clone(), self.events.clone());
         let task = tokio::spawn(role).abort_handle();
         let (in_handshake, is_nothing, speaker) = (true, true, None);
-        self.known.insert(connection, Connection { socket, uid, privileged, in_handshake, is_nothing, speaker, task });
+        self.known
+            .insert(connection, Connection { socket, whose, privileged, in_handshake, is_nothing, speaker, task });
     }
 
     /// Goes on with a connection of an earlier daemon's that has said its role; `task` waits for its next packet.
@@ -96,8 +139,10 @@ impl Connections {
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         let task = tokio::spawn(task).abort_handle();
+        let whose = Whose::User(uid);
         let (privileged, in_handshake, is_nothing, speaker) = (false, false, false, None);
-        self.known.insert(connection, Connection { socket, uid, privileged, in_handshake, is_nothing, speaker, task });
+        self.known
+            .insert(connection, Connection { socket, whose, privileged, in_handshake, is_nothing, speaker, task });
     }
 
     /// Whether its role is still to come.
@@ -167,14 +212,34 @@ impl Driver {
 
     /// A connection that has been greeted: its next packets say what it is.
     pub(super) fn greeted(&mut self, connection: ConnectionId, socket: Arc<SeqPacket>, privileged: bool) {
-        let uid = socket.connected_peer().map_or(u32::MAX, |peer| peer.uid);
-        if !self.is_owner(uid) && self.connections.handshakes_of(uid) >= MAX_HANDSHAKES_PER_USER {
+        let (uid, whose) = self.whose(&socket);
+        if !self.connections.has_room(&whose) {
             self.logs.chatter(ACCEPTING);
             self.logs.chatter(&format!("User {uid} has too many connections without a role"));
             socket.refuse_the_rest();
             return self.successor.release(connection.0);
         }
-        self.connections.begin(connection, socket, uid, privileged);
+        self.connections.begin(connection, socket, whose, privileged);
+    }
+
+    /// Who connected, and among whose connections that one counts.
+    fn whose(&self, socket: &SeqPacket) -> (Uid, Whose) {
+        let peer = socket.connected_peer();
+        let uid = peer.as_ref().map_or(u32::MAX, |peer| peer.uid);
+        if !self.is_owner(uid) {
+            return (uid, Whose::User(uid));
+        }
+        if self.connections.has_room(&Whose::Unseen) {
+            return (uid, Whose::Unseen);
+        }
+        let is_unseen = peer.is_ok_and(|peer| is_hidden(peer.pid));
+        let place = if is_unseen {
+            let pidfd = socket.peer_pidfd().ok();
+            pidfd.and_then(|pidfd| self.witnesses.identities.place_of_hidden(&pidfd))
+        } else {
+            peer::look(&socket).ok().map(|connected| connected.found.place)
+        };
+        (uid, Whose::at(place.unwrap_or_default()))
     }
 
     pub(super) fn is_owner(&self, uid: Uid) -> bool {
@@ -239,5 +304,29 @@ impl Driver {
         self.successor.release(connection.0);
         self.connections.remove(connection);
         self.handovers.closed(connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Namespace;
+
+    #[test]
+    fn only_who_is_where_the_daemon_is_has_the_owners_room_and_a_pod_has_one() {
+        let home = Place { user: Namespace::Own, pid: Namespace::Own, ..Place::default() };
+        assert_eq!(Whose::at(home.clone()), Whose::Owner);
+        let pod = |pid, container: &str| Place {
+            pid: Namespace::Other(pid),
+            container: container.to_owned(),
+            pod: "/kubepods/pod1".to_owned(),
+            ..home.clone()
+        };
+        // Neither namespaces nor containers of its own give it more.
+        assert_eq!(Whose::at(pod(4, "/kubepods/pod1/a")), Whose::at(pod(5, "/kubepods/pod1/b")));
+        let apart = |name: &str| Place { is_apart: true, container: name.to_owned(), ..home.clone() };
+        assert_eq!(Whose::at(apart("/a")), Whose::Elsewhere("/a".to_owned()));
+        assert_ne!(Whose::at(apart("/a")), Whose::at(apart("/b")));
+        assert_eq!(Whose::at(Place::default()), Whose::Elsewhere(String::new()));
     }
 }

@@ -6,6 +6,7 @@ mod completions;
 mod compute_mode;
 mod descriptors;
 mod doctor;
+mod elsewhere;
 mod ending;
 mod hidden;
 mod joined;
