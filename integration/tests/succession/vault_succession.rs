@@ -3,7 +3,7 @@
 use crate::kept_memory::{OTHER, ROOT, idle, start, start_armed};
 use integration::lab::LIMIT;
 use integration::lab::program::Program;
-use integration::lab::stage::{Part, Stage};
+use integration::lab::stage::{Part, Stage, descriptors};
 use integration::lab::sudden_death::{died, nothing_leaks};
 use nix::sys::signal::{Signal, kill};
 
@@ -153,5 +153,29 @@ fn a_killed_holder_gets_the_commits_again_and_a_signal_hands_them_over() {
         first.kill_9();
         let mut next = Program::with_memory(stage, ROOT);
         next.does("succeed llm 10000", &format!("after {pid} at 1 at rest SERVER, 1 intact, done 1"));
+    });
+}
+
+#[test]
+fn who_has_asked_in_vain_is_no_longer_watched() {
+    Stage::run(|stage| {
+        start(stage);
+        let daemon = stage.daemon().pid();
+        let mut programs: Vec<Program> = (0..5).map(|_| Program::with_memory(stage, ROOT)).collect();
+        programs.iter_mut().for_each(|program| program.does("fate 1", "NONE"));
+        let before = descriptors(daemon);
+        for program in &mut programs {
+            program.does("succeed llm 0", "failed NOT_FOUND");
+            program.does("stand llm 1", "failed NOT_YET");
+        }
+        // A watch has a descriptor of the process.
+        stage.wait_for("all watches to be over", || descriptors(daemon) <= before);
+        // Asked again, and not in vain, its end is noticed all the same.
+        let (mut first, mut second) = (programs.swap_remove(0), programs.swap_remove(0));
+        let pid = second.pid();
+        second.does("commit llm 1", "done 0");
+        second.kill_9();
+        first.does("succeed llm 20000", &format!("after {pid} at 1 at rest SERVER, done 0"));
+        first.leave();
     });
 }

@@ -201,11 +201,9 @@ impl Vault {
     }
 
     /// Takes an entry out: it could not be made safe.
-    pub(crate) fn remove_entry(&mut self, id: NameId) {
-        let key = self.names.entries.iter().find(|(_, (found, _))| *found == id).map(|(key, _)| key.clone());
-        if let Some(key) = key {
-            self.names.entries.remove(&key);
-        }
+    pub(crate) fn remove_entry(&mut self, id: NameId) -> Option<ProcessKey> {
+        let key = self.names.entries.iter().find(|(_, (found, _))| *found == id).map(|(key, _)| key.clone())?;
+        self.names.entries.remove(&key).map(|(_, entry)| entry.owner.process)
     }
 
     pub(super) fn entry_owner(&self, key: &Key) -> Option<ProcessKey> {

@@ -133,6 +133,11 @@ impl Vault {
         offer.is_some_and(|offer| offer.to == caller.process && offer.number == number)
     }
 
+    /// Whether something is offered to a process, whose end would be the end of that.
+    pub(crate) fn has_offer(&self, process: ProcessKey) -> bool {
+        self.offers.open.values().any(|offer| offer.to == process)
+    }
+
     /// Whether somebody else is waited for who has an offer of this name.
     pub(crate) fn is_promised(&self, now: Duration, caller: &Caller, name: &str) -> bool {
         let offer = self.offers.open.get(&self.key(caller, name));

@@ -156,8 +156,9 @@ impl Keeper {
     pub(in crate::driver) fn refused(&mut self, key: u64) -> bool {
         if let Some(refused) = keys::name_of(key) {
             tracing::warn!(name = refused.0, "the holder could not keep what is noted of a name");
-            self.rules.remove_entry(refused);
+            let owner = self.rules.remove_entry(refused);
             self.fail(Awaited::Name(refused));
+            owner.into_iter().for_each(|owner| self.forget(owner));
             return true;
         }
         if let Some(number) = keys::namespace_of(key) {

@@ -179,9 +179,10 @@ impl Keeper {
         self.watch(process, opened.and_then(|pidfd| WatchedProcess::from_pidfd(kernel_pid(process.pid), pidfd)));
     }
 
-    /// Stops watching a process that owns nothing any more.
+    /// Stops watching a process that owns nothing any more, or never did: one that has asked in vain and may live for long.
     pub(super) fn forget(&mut self, process: ProcessKey) {
         if !self.rules.has(process)
+            && !self.rules.has_offer(process)
             && !self.claims.has(process)
             && !self.watchers.has(process)
             && !self.spares.has(process)

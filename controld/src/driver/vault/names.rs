@@ -208,7 +208,10 @@ impl Keeper {
             let claim = self.claims.open.remove(at);
             match step {
                 Step::Wait => {}
-                Step::Fail(failure) => claim.reply.done(Err(failure)),
+                Step::Fail(failure) => {
+                    claim.reply.done(Err(failure));
+                    self.forget(claim.client.caller.process);
+                }
                 Step::Offer(sign) => self.offer(turn, claim, sign),
                 Step::Again(predecessor) => self.give_name(turn, claim, predecessor, false),
                 Step::Give(predecessor) => self.give_name(turn, claim, Some(predecessor), true),
@@ -249,7 +252,10 @@ impl Keeper {
         let caller = &client.caller;
         let ids = match self.rules.adopt(caller, &name) {
             Ok(ids) => ids,
-            Err(failure) => return reply.done(Err(failure)),
+            Err(failure) => {
+                reply.done(Err(failure));
+                return self.forget(caller.process);
+            }
         };
         if let Some(predecessor) = predecessor.filter(|_| is_new) {
             self.rules.note_predecessor(caller, &name, predecessor, server_of(turn, caller));

@@ -169,7 +169,12 @@ impl Keeper {
             watcher.until <= turn.now
                 || !matches!(word, Answer::Epoch { server, state, .. } if (server, state) == watcher.known)
         };
-        self.watchers.asking.extract_if(.., is_due).for_each(|watcher| watcher.answer(turn.core));
+        let due: Vec<Watcher> = self.watchers.asking.extract_if(.., is_due).collect();
+        for watcher in due {
+            let process = watcher.client.caller.process;
+            watcher.answer(turn.core);
+            self.forget(process);
+        }
         self.watchers.subscribed.retain_mut(|subscriber| subscriber.is_still_told(turn.core, turn.now));
     }
 }
