@@ -11,6 +11,7 @@ pub(crate) mod probe;
 pub(crate) mod usage;
 
 use crate::core::Device;
+use crate::io::foreign_files::without_foreign_files;
 use crate::sys::proc::{NOWHERE, OWN_PROGRAM};
 use gpus::{Change, LOOK_ARGUMENT, ProbedChange, ProbedGpu, change_arguments};
 use parking_lot::Mutex;
@@ -195,15 +196,16 @@ fn print_rows<Row: Serialize>(rows: Result<Vec<Row>, nvml::NvmlError>) -> u8 {
 async fn probed<Row: serde::de::DeserializeOwned>(
     arguments: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Result<Vec<Row>, ListError> {
-    let mut child = tokio::process::Command::new(OWN_PROGRAM)
+    let mut command = tokio::process::Command::new(OWN_PROGRAM);
+    command
         .args(arguments.into_iter().map(Into::into))
         // Without this the probe would be a client of this daemon and wait for a server.
         .env("CUDA_MPS_PIPE_DIRECTORY", NOWHERE)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
+        .kill_on_drop(true);
+    let mut child = without_foreign_files(|| command.spawn())?;
     let pid = child.id().expect("it has not been waited for");
     PROBES.lock().insert(pid);
     let _registered = Registered(pid);

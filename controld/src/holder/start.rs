@@ -20,6 +20,7 @@ use super::process::ATTACH_BACKLOG;
 use super::trust::Peer;
 use super::{ARGUMENT, HolderError, PROGRAM};
 use crate::io::folder::Kind;
+use crate::io::foreign_files::without_foreign_files;
 use crate::sys::proc::OWN_PROGRAM;
 
 /// Only the daemon's user and root may attach.
@@ -74,15 +75,18 @@ fn start(place: &Place) -> io::Result<Contact> {
 fn launch(place: &Place, listener: OwnedFd) -> io::Result<Contact> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let (socket, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
-    let child = Command::new(OWN_PROGRAM)
+    let mut command = Command::new(OWN_PROGRAM);
+    command
         .arg0(PROGRAM)
         .arg(ARGUMENT)
         .arg(place.folder().path())
         .env_clear()
         .stdin(Stdio::from(listener))
         .stdout(Stdio::from(theirs))
-        .stderr(Stdio::null())
-        .spawn()?;
+        .stderr(Stdio::null());
+    let child = without_foreign_files(|| command.spawn())?;
+    // Our copies of what it was given: the end of its connection is seen only when nobody else has it.
+    drop(command);
     let pid = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
     Ok(Contact { socket, pid, child: Some(child) })
 }
