@@ -25,6 +25,11 @@ impl<T> Out<T> {
         Ok(())
     }
 
+    /// Whether no value is wanted.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.0.is_null()
+    }
+
     /// Writes the value where one is wanted.
     pub(crate) fn put_if_wanted(&self, value: T) {
         // The only error is a null pointer, which says that the value is not wanted.

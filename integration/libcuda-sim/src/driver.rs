@@ -6,6 +6,7 @@ use crate::codes::{Code, Outcome};
 use crate::context::Context;
 use crate::copies;
 use crate::endings;
+use crate::entry::foreign::UserObjects;
 use crate::entry::private::Ended;
 use crate::graphs::Graphs;
 use crate::mps::{self, Link};
@@ -66,6 +67,8 @@ pub(crate) struct Tables {
     pub(crate) names: Table<usize, std::ffi::CString>,
     /// Graphs.
     pub(crate) graphs: Graphs,
+    /// Their user objects.
+    pub(crate) users: UserObjects,
     /// Functions by handle: module and name.
     pub(crate) functions: Table<usize, (Arc<Module>, String)>,
     /// Events by handle.

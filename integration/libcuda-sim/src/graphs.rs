@@ -170,17 +170,25 @@ impl Graphs {
         Ok(true)
     }
 
-    /// Nodes of a graph in an order that its edges allow.
-    fn in_order(&self, graph: usize) -> Outcome<Vec<usize>> {
+    /// Nodes of a graph in an order that its edges allow; else one of those that come after themselves.
+    fn ordered(&self, graph: usize) -> Outcome<Result<Vec<usize>, usize>> {
         let graph = self.graphs.get(&graph).ok_or(Code::INVALID_VALUE)?;
         let (mut left, mut done) = (graph.nodes.clone(), Vec::new());
         while !left.is_empty() {
             let is_free = |node: &usize| graph.edges.iter().all(|(from, to, _)| to != node || done.contains(from));
-            // A circle.
-            let at = left.iter().position(is_free).ok_or(Code::INVALID_VALUE)?;
+            let Some(at) = left.iter().position(is_free) else { return Ok(Err(left[0])) };
             done.push(left.remove(at));
         }
-        Ok(done)
+        Ok(Ok(done))
+    }
+
+    fn in_order(&self, graph: usize) -> Outcome<Vec<usize>> {
+        self.ordered(graph)?.map_err(|_in_a_circle| Code::INVALID_VALUE)
+    }
+
+    /// The node for which a graph cannot be made executable.
+    pub(crate) fn wrong_node(&self, graph: usize) -> Option<usize> {
+        self.ordered(graph).ok()?.err()
     }
 
     /// What an executable form of a graph does.

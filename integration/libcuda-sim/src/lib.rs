@@ -30,7 +30,7 @@
 //! | `MPS_SIM_ENDING_THREAD` | set: a thread that ends with a default stream of its own in a copy that has failed ends the process by signal 11 | |
 //! | `MPS_SIM_TEAR_AT` | the same for `cuGraphLaunch`: its context dies when the first node of the graph is done | |
 //!
-//! What it does not have: pools that are shared with other processes, graphs with conditions or allocations, managed memory, texture references, graphs with arrays, peer access, IPC handles of its own memory, compiled images
+//! What it does not have: pools that are shared with other processes, graphs with conditions or allocations, managed memory, texture references that do anything, graphs with arrays, peer access, IPC handles of its own memory, compiled images
 //! (cubin), kernels other than those of [`kernel`]; each is refused with the error that a driver has for it.
 
 mod abi;

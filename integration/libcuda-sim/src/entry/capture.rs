@@ -33,6 +33,11 @@ impl Begun {
         Self { mode, thread: thread::current().id() }
     }
 
+    /// Whether only another thread may end it.
+    pub(super) fn is_anothers(self) -> bool {
+        self.mode != RELAXED && self.thread != thread::current().id()
+    }
+
     fn forbids(self) -> bool {
         let is_own = self.thread == thread::current().id();
         match MODE.get() {

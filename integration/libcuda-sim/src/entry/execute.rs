@@ -64,7 +64,54 @@ fn instantiate(place: &Out<usize>, graph: usize) -> Outcome {
     let mut tables = driver.tables();
     let steps = tables.graphs.steps(graph)?;
     tables.graphs.executables.insert(handle, steps);
+    tables.users.hold_as(handle, graph);
     place.put(handle)
+}
+
+/// The same, with the node for which it cannot be done.
+fn instantiate_or_name(place: &Out<usize>, graph: usize, node: &Out<usize>) -> Outcome {
+    node.put_if_wanted(0);
+    instantiate(place, graph).inspect_err(|_| {
+        let wrong = driver().ok().and_then(|driver| driver.tables().graphs.wrong_node(graph));
+        node.put_if_wanted(wrong.unwrap_or(0));
+    })
+}
+
+/// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Instantiation {
+    flags: c_ulonglong,
+    stream: usize,
+    node: usize,
+    result: c_uint,
+}
+
+/// `CU_GRAPH_EXEC_UPDATE_SUCCESS`, `CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED`.
+const UPDATED: c_uint = 0;
+const OF_ANOTHER_KIND: c_uint = 3;
+
+/// `CUgraphExecUpdateResultInfo`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct UpdateInfo {
+    result: c_uint,
+    node: usize,
+    from: usize,
+}
+
+fn update(executable: usize, graph: usize) -> Outcome<UpdateInfo> {
+    let driver = driver()?;
+    let mut tables = driver.tables();
+    let steps = tables.graphs.steps(graph)?;
+    let known = tables.graphs.executables.get_mut(&executable).ok_or(Code::INVALID_VALUE)?;
+    let is_other = |(known, step): (&Step, &Step)| known.task.kind() != step.task.kind();
+    let other = known.iter().zip(&steps).position(is_other);
+    if let Some(at) = other.or((known.len() != steps.len()).then_some(0)) {
+        return Ok(UpdateInfo { result: OF_ANOTHER_KIND, node: steps.get(at).map_or(0, |step| step.node), from: 0 });
+    }
+    known.iter_mut().zip(steps).for_each(|(known, step)| known.task = step.task);
+    Ok(UpdateInfo { result: UPDATED, node: 0, from: 0 })
 }
 
 fn with_steps<T>(executable: usize, node: usize, work: impl FnOnce(&mut Step) -> Outcome<T>) -> Outcome<T> {
@@ -89,9 +136,25 @@ entry_points! {
         instantiate(&place, graph)
     }
 
+    fn cuGraphInstantiate_v2(
+        place: Out<usize>, graph: usize, node: Out<usize>, _log: *mut c_void, _length: usize,
+    ) {
+        instantiate_or_name(&place, graph, &node)
+    }
+
+    fn cuGraphInstantiateWithParams(place: Out<usize>, graph: usize, params: usize) {
+        let asked = In::<Instantiation>::placed(params).get()?;
+        let mut node = 0;
+        let answer = instantiate_or_name(&place, graph, &Out::at((&raw mut node).expose_provenance()));
+        Out::at(params).put(Instantiation { node, result: c_uint::from(answer.is_err()), ..asked })?;
+        answer
+    }
+
     fn cuGraphExecDestroy(executable: usize) {
-        let gone = driver()?.tables().graphs.executables.remove(&executable);
-        gone.map(drop).ok_or(Code::INVALID_VALUE)
+        let mut tables = driver()?.tables();
+        tables.graphs.executables.remove(&executable).ok_or(Code::INVALID_VALUE)?;
+        tables.users.let_go(executable);
+        Ok(())
     }
 
     fn cuGraphLaunch(executable: usize, stream: usize) {
@@ -116,17 +179,17 @@ entry_points! {
         set(executable, node, Task::Copy(params.get()?))
     }
 
-    fn cuGraphExecUpdate_v2(executable: usize, graph: usize, _info: usize) {
-        let driver = driver()?;
-        let mut tables = driver.tables();
-        let steps = tables.graphs.steps(graph)?;
-        let known = tables.graphs.executables.get_mut(&executable).ok_or(Code::INVALID_VALUE)?;
-        let kinds = |steps: &[Step]| steps.iter().map(|step| step.task.kind()).collect::<Vec<_>>();
-        if kinds(known) != kinds(&steps) {
-            return Err(Code::GRAPH_EXEC_UPDATE_FAILURE);
-        }
-        known.iter_mut().zip(steps).for_each(|(known, step)| known.task = step.task);
-        Ok(())
+    fn cuGraphExecUpdate_v2(executable: usize, graph: usize, place: Out<UpdateInfo>) {
+        let info = update(executable, graph)?;
+        place.put_if_wanted(info);
+        if info.result == UPDATED { Ok(()) } else { Err(Code::GRAPH_EXEC_UPDATE_FAILURE) }
+    }
+
+    fn cuGraphExecUpdate(executable: usize, graph: usize, node: Out<usize>, result: Out<c_uint>) {
+        let info = update(executable, graph)?;
+        node.put_if_wanted(info.node);
+        result.put_if_wanted(info.result);
+        if info.result == UPDATED { Ok(()) } else { Err(Code::GRAPH_EXEC_UPDATE_FAILURE) }
     }
 
     fn cuGraphNodeSetEnabled(executable: usize, node: usize, is_enabled: c_uint) {
@@ -159,7 +222,13 @@ entry_points! {
         let (driver, _) = current()?;
         let mut tables = driver.tables();
         let capture = tables.graphs.captures.get(&stream).filter(|capture| capture.begun.is_some()).cloned();
-        let Capture { graph, is_broken, .. } = capture.ok_or(Code::ILLEGAL_STATE)?;
+        let Capture { graph, is_broken, begun, .. } = capture.ok_or(Code::ILLEGAL_STATE)?;
+        if begun.is_some_and(Begun::is_anothers) {
+            return Err(Code::STREAM_CAPTURE_WRONG_THREAD);
+        }
+        if place.is_absent() {
+            return Err(Code::INVALID_VALUE);
+        }
         tables.graphs.captures.retain(|_, capture| capture.graph != graph);
         tables.graphs.events.retain(|_, (of, _)| *of != graph);
         if is_broken {

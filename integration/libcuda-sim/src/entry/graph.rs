@@ -8,8 +8,8 @@ use crate::driver::{Tables, driver};
 use crate::graphs::{Edge, Graph, Launch, Task};
 use std::ffi::{c_int, c_uint};
 
-/// Attributes of kernels' nodes that this driver knows: cooperation, priority.
-const ATTRIBUTES: [c_uint; 2] = [2, 8];
+/// Attributes of kernels' nodes that this driver knows: cooperation, priority, and those of CUDA 13.
+const ATTRIBUTES: [c_uint; 5] = [2, 8, 16, 17, 18];
 
 /// `CUDA_KERNEL_NODE_PARAMS`.
 #[repr(C)]
@@ -90,11 +90,17 @@ entry_points! {
 
     fn cuGraphClone(place: Out<usize>, original: usize) {
         let driver = driver()?;
-        place.put(driver.clone_graph(&mut driver.tables(), original)?)
+        let mut tables = driver.tables();
+        let clone = driver.clone_graph(&mut tables, original)?;
+        tables.users.hold_as(clone, original);
+        place.put(clone)
     }
 
     fn cuGraphDestroy(graph: usize) {
-        driver()?.tables().graphs.destroy(graph)
+        let mut tables = driver()?.tables();
+        tables.graphs.destroy(graph)?;
+        tables.users.let_go(graph);
+        Ok(())
     }
 
     fn cuGraphDestroyNode(node: usize) {

@@ -7,6 +7,7 @@ mod context;
 mod device;
 mod event;
 mod execute;
+pub(crate) mod foreign;
 mod graph;
 mod ipc;
 mod launch;
@@ -51,6 +52,7 @@ fn address(name: &str) -> Option<*const c_void> {
             device::table(),
             event::table(),
             execute::table(),
+            foreign::table(),
             graph::table(),
             ipc::table(),
             launch::table(),

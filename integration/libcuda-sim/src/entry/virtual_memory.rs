@@ -96,6 +96,14 @@ fn insert(driver: &Driver, allocation: Allocation) -> Outcome<usize> {
     Ok(number)
 }
 
+/// Memory of the first device that can be exported.
+pub(super) fn on_first_device(size: usize) -> Outcome<usize> {
+    let (driver, _) = current()?;
+    let mut allocation = Allocation::create(size, 0)?;
+    allocation.handle_types = ONLY_KIND;
+    insert(driver, allocation)
+}
+
 entry_points! {
     fn cuMemGetAllocationGranularity(granularity: Out<usize>, properties: In<Properties>, _option: c_int) {
         device(driver()?, properties.get()?.location)?;
