@@ -5,6 +5,7 @@ mod captures;
 mod functions;
 mod gpus;
 mod told;
+mod graphs;
 mod unheard;
 mod variables;
 

@@ -226,6 +226,12 @@ impl Params {
             _ => None,
         }
     }
+
+    /// The graph that it embeds, if it is a node that does.
+    pub(crate) fn embedded(&self) -> Option<usize> {
+        // SAFETY: the kind says what is set.
+        (self.kind == CHILD).then(|| unsafe { self.of.words }[0])
+    }
 }
 
 impl Pointee for CUgraphNodeParams {

@@ -15,7 +15,7 @@ macro_rules! graph {
                 fn cuGraphAddChildGraphNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, child_graph: CUgraph,
-                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
+                ) then kept::graphs::embedded(name!(), graph, written!(graph_node), child_graph);
                 fn cuGraphAddDependencies_v2(
                     graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edge_data: *const CUgraphEdgeData,
                     num_dependencies: usize,
@@ -68,8 +68,8 @@ macro_rules! graph {
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     dependency_data: *const CUgraphEdgeData, num_dependencies: usize,
                     node_params: *mut CUgraphNodeParams,
-                ): RecordsEventElsewhere then kept::graphs::added(
-                    name!(), graph, written!(graph_node), kept::graphs::place_of(node_params),
+                ): RecordsEventElsewhere then kept::graphs::added_by(
+                    name!(), graph, written!(graph_node), node_params,
                 );
                 fn cuGraphBatchMemOpNodeGetParams(
                     node: CUgraphNode, node_params_out: *mut CUDA_BATCH_MEM_OP_NODE_PARAMS,
@@ -77,7 +77,7 @@ macro_rules! graph {
                 fn cuGraphBatchMemOpNodeSetParams(node: CUgraphNode, node_params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
                 fn cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph: *mut CUgraph);
                 fn cuGraphClone(graph_clone: *mut CUgraph, original_graph: CUgraph)
-                    then kept::graphs::made(name!(), written!(graph_clone));
+                    then kept::graphs::cloned(name!(), written!(graph_clone), original_graph);
                 fn cuGraphConditionalHandleCreate(
                     handle_out: *mut CUgraphConditionalHandle, graph: CUgraph, ctx: CUcontext,
                     default_launch_value: c_uint, flags: c_uint,
@@ -234,15 +234,15 @@ macro_rules! graph {
                 fn cuGraphAddNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *mut CUgraphNodeParams,
-                ): RecordsEventElsewhere then kept::graphs::added(
-                    name!(), graph, written!(graph_node), kept::graphs::place_of(node_params),
+                ): RecordsEventElsewhere then kept::graphs::added_by(
+                    name!(), graph, written!(graph_node), node_params,
                 );
                 fn cuGraphAddNode_v3(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     dependency_data: *const CUgraphEdgeData, num_dependencies: usize,
                     node_params: *mut CUgraphNodeParams,
-                ): RecordsEventElsewhere then kept::graphs::added(
-                    name!(), graph, written!(graph_node), kept::graphs::place_of(node_params),
+                ): RecordsEventElsewhere then kept::graphs::added_by(
+                    name!(), graph, written!(graph_node), node_params,
                 );
                 fn cuGraphExecGetId(graph_exec: CUgraphExec, graph_id: *mut c_uint);
                 fn cuGraphExecKernelNodeSetParams(

@@ -1,9 +1,13 @@
 //! Graphs that a program makes, and the nodes that it adds and changes: described again, or given up with a reason.
 #![expect(unsafe_code, reason = "reads what the program says of a node")]
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use super::{describe, plan::Node};
+use super::{
+    describe,
+    places::{self, Places},
+    plan::Node,
+};
 use crate::{
     cuda::{
         arguments::nodes::{Params, read},
@@ -15,19 +19,34 @@ use crate::{
     kept::{
         account::{self, Reason},
         graphs,
-        objects::current::context,
     },
 };
 
 /// A graph is there, or is another one: it is described as a whole.
 pub(crate) fn made(function: &'static str, graph: CUgraph) -> Result<(), Bypass> {
-    // Nothing is asked where nothing is noted.
-    graphs(|_| ())?;
-    let kept = match describe::graph(graph, context().unwrap_or(0)) {
+    made_with(function, graph, BTreeMap::new())
+}
+
+/// The same of a clone.
+pub(crate) fn cloned(function: &'static str, clone: CUgraph, original: CUgraph) -> Result<(), Bypass> {
+    made_with(function, clone, in_clone(original, clone)?)
+}
+
+/// A graph is described as a whole, of which more is known than before.
+fn made_with(function: &'static str, graph: CUgraph, more: BTreeMap<usize, usize>) -> Result<(), Bypass> {
+    let mut known = graphs(|graphs| graphs.plan(graph.0).map(places::of_plan))?.unwrap_or_default();
+    known.extend(more);
+    let kept = match describe::graph(graph, &Places::new(known)) {
         Ok(plan) => graphs(|graphs| graphs.keep(graph.0, plan))?.then_some(()).ok_or(Reason::GraphTooLarge),
         Err(reason) => Err(reason),
     };
     kept.or_else(|reason| lose(function, reason, graph.0))
+}
+
+/// Where the nodes of a clone work, by what is known of the original, which may be embedded.
+fn in_clone(original: CUgraph, clone: CUgraph) -> Result<BTreeMap<usize, usize>, Bypass> {
+    let plan = graphs(|graphs| graphs.described(original.0).cloned())?;
+    Ok(plan.map(|plan| places::of_clone(&plan, clone)).unwrap_or_default())
 }
 
 /// A graph, or the one that it is part of, cannot be made again from now on.
@@ -59,9 +78,9 @@ pub(crate) fn place_of(params: *const CUgraphNodeParams) -> Option<CUcontext> {
     unsafe { read::<Params>(params.cast()) }.and_then(|params| params.context()).map(CUcontext)
 }
 
-/// The context to describe a node in.
-fn in_context(told: Option<CUcontext>) -> usize {
-    told.map(|context| context.0).or_else(|| context().ok()).unwrap_or(0)
+/// What is said of a node alone.
+fn said(node: CUgraphNode, told: Option<CUcontext>) -> BTreeMap<usize, usize> {
+    told.map(|context| (node.0, context.0)).into_iter().collect()
 }
 
 /// A node has come to a graph, whose context may have been told.
@@ -71,11 +90,52 @@ pub(crate) fn added(
     node: CUgraphNode,
     told: Option<CUcontext>,
 ) -> Result<(), Bypass> {
+    added_with(function, graph, node, said(node, told))
+}
+
+/// A node has come that embeds a copy of a graph.
+pub(crate) fn embedded(
+    function: &'static str,
+    graph: CUgraph,
+    node: CUgraphNode,
+    original: CUgraph,
+) -> Result<(), Bypass> {
+    let mut copy = CUgraph(0);
+    let is_told = driver!(graph::cuGraphChildGraphNodeGetGraph(node, &raw mut copy)).is_success();
+    let known = match graphs(|graphs| graphs.described(original.0).map(places::of_plan))? {
+        // It was moved here: its nodes are the same.
+        Some(known) if copy == original => known,
+        Some(_) if is_told => in_clone(original, copy)?,
+        _ => BTreeMap::new(),
+    };
+    added_with(function, graph, node, known)
+}
+
+/// A node has come of these parameters.
+pub(crate) fn added_by(
+    function: &'static str,
+    graph: CUgraph,
+    node: CUgraphNode,
+    params: *const CUgraphNodeParams,
+) -> Result<(), Bypass> {
+    // SAFETY: the program's argument, which the driver has just read.
+    match unsafe { read::<Params>(params.cast()) }.and_then(|params| params.embedded()) {
+        Some(original) => embedded(function, graph, node, CUgraph(original)),
+        None => added(function, graph, node, place_of(params)),
+    }
+}
+
+fn added_with(
+    function: &'static str,
+    graph: CUgraph,
+    node: CUgraphNode,
+    known: BTreeMap<usize, usize>,
+) -> Result<(), Bypass> {
     let Some(root) = graphs(|graphs| graphs.around(graph.0))? else { return Ok(()) };
     if root != graph.0 {
-        return made(function, CUgraph(root));
+        return made_with(function, CUgraph(root), known);
     }
-    let described = describe::work(node, in_context(told)).and_then(|work| Ok((work, describe::edges_to(node)?)));
+    let described = describe::work(node, &Places::new(known)).and_then(|work| Ok((work, describe::edges_to(node)?)));
     match described {
         Ok((work, edges)) => {
             let node = Node { handle: node.0, work: Arc::new(work) };
@@ -89,14 +149,16 @@ pub(crate) fn added(
     }
 }
 
-/// A node of a graph does something else now.
+/// A node of a graph does something else now, where it did before unless it is told where.
 pub(crate) fn changed(function: &'static str, node: CUgraphNode, told: Option<CUcontext>) -> Result<(), Bypass> {
     let Some(root) = graphs(|graphs| graphs.around(node.0))? else { return Ok(()) };
-    match describe::work(node, in_context(told)) {
+    let before = graphs(|graphs| graphs.plan(root).and_then(|plan| places::of_node(plan, node.0)))?;
+    let known = said(node, told.or(before.map(CUcontext)));
+    match describe::work(node, &Places::new(known.clone())) {
         Ok(work) => {
             let is_its_own = graphs(|graphs| graphs.change(root, node.0, Arc::new(work)))?;
             // Otherwise it is of an embedded graph.
-            if is_its_own { Ok(()) } else { made(function, CUgraph(root)) }
+            if is_its_own { Ok(()) } else { made_with(function, CUgraph(root), known) }
         }
         Err(reason) => lose(function, reason, root),
     }

@@ -7,7 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use super::plan::{Arguments, Edge, Launch, Node, Plan, Work};
+use super::{
+    places::Places,
+    plan::{Arguments, Edge, Launch, Node, Plan, Work},
+};
 use crate::{
     cuda::{
         arguments::nodes::{self, Kernel, Params},
@@ -33,12 +36,12 @@ fn must(answer: CUresult) -> Result<(), Reason> {
     if answer.is_success() { Ok(()) } else { Err(Reason::Graph) }
 }
 
-/// All of a graph. `context` is where copies and sets are done whose context the driver does not tell.
-pub(crate) fn graph(graph: CUgraph, context: usize) -> Result<Plan, Reason> {
-    graph_at(graph, context, 0)
+/// All of a graph.
+pub(crate) fn graph(graph: CUgraph, places: &Places) -> Result<Plan, Reason> {
+    graph_at(graph, places, 0)
 }
 
-fn graph_at(graph: CUgraph, context: usize, depth: usize) -> Result<Plan, Reason> {
+fn graph_at(graph: CUgraph, places: &Places, depth: usize) -> Result<Plan, Reason> {
     let mut count = 0;
     must(driver!(graph::cuGraphGetNodes(graph, ptr::null_mut(), &raw mut count)))?;
     let mut handles = vec![CUgraphNode(0); count];
@@ -47,7 +50,7 @@ fn graph_at(graph: CUgraph, context: usize, depth: usize) -> Result<Plan, Reason
     }
     handles.truncate(count);
     let nodes = handles.into_iter().map(|node| {
-        let work = Arc::new(work_at(node, context, depth)?);
+        let work = Arc::new(work_at(node, places, depth)?);
         Ok(Node { handle: node.0, work })
     });
     Ok(Plan { nodes: nodes.collect::<Result<_, Reason>>()?, edges: edges(graph)? })
@@ -83,11 +86,11 @@ pub(crate) fn edges_to(node: CUgraphNode) -> Result<Vec<Edge>, Reason> {
 }
 
 /// What a node does.
-pub(crate) fn work(node: CUgraphNode, context: usize) -> Result<Work, Reason> {
-    work_at(node, context, 0)
+pub(crate) fn work(node: CUgraphNode, places: &Places) -> Result<Work, Reason> {
+    work_at(node, places, 0)
 }
 
-fn work_at(node: CUgraphNode, context: usize, depth: usize) -> Result<Work, Reason> {
+fn work_at(node: CUgraphNode, places: &Places, depth: usize) -> Result<Work, Reason> {
     let mut kind: CUgraphNodeType = 0;
     must(driver!(graph::cuGraphNodeGetType(node, &raw mut kind)))?;
     Ok(match kind {
@@ -99,12 +102,12 @@ fn work_at(node: CUgraphNode, context: usize, depth: usize) -> Result<Work, Reas
         nodes::COPY => {
             let mut words = [0_u64; 25];
             must(driver!(graph::cuGraphMemcpyNodeGetParams(node, words.as_mut_ptr().cast())))?;
-            copy(words, context)?
+            copy(words, places.of(node.0))?
         }
         nodes::SET => {
             let mut words = [0_u64; 5];
             must(driver!(graph::cuGraphMemsetNodeGetParams(node, words.as_mut_ptr().cast())))?;
-            Work::Set { words, context }
+            Work::Set { words, context: places.of(node.0) }
         }
         nodes::HOST => {
             let mut words = [0_usize; 2];
@@ -114,7 +117,7 @@ fn work_at(node: CUgraphNode, context: usize, depth: usize) -> Result<Work, Reas
         nodes::CHILD if depth < DEEPEST => {
             let mut child = CUgraph(0);
             must(driver!(graph::cuGraphChildGraphNodeGetGraph(node, &raw mut child)))?;
-            Work::Child { graph: child.0, plan: graph_at(child, context, depth + 1)? }
+            Work::Child { graph: child.0, plan: graph_at(child, places, depth + 1)? }
         }
         nodes::EMPTY => Work::Empty,
         nodes::WAIT => {

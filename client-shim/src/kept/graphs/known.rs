@@ -97,6 +97,11 @@ impl Graphs {
         self.graphs.get(&graph).map(|kept| &kept.of)
     }
 
+    /// The same of one that may be embedded in another one.
+    pub(crate) fn described(&self, graph: usize) -> Option<&Plan> {
+        self.plan(graph).or_else(|| self.graphs.values().find_map(|kept| kept.of.embedded(graph)))
+    }
+
     /// A node has come, with these edges to it; whether there was room. Nothing if the graph is not kept.
     pub(crate) fn add(&mut self, graph: usize, node: Node, edges: Vec<Edge>) -> bool {
         self.changes += 1;

@@ -5,13 +5,14 @@
 //! node by node while a program builds it. An executable graph does what its graph did when it was made, and what it was
 //! told since ([`plan`]). What cannot be described is counted as not recoverable, with the reason, until it is destroyed.
 //!
-//! Not told by the driver is in which context a copy or a set of a capture is done; it is taken to be the one that is
-//! current when the capture ends.
+//! Not told by the driver is in which context a copy or a set is done ([`places`]). Of a capture it is taken to be the one
+//! that is current when the capture ends.
 
 mod build;
 pub(crate) mod describe;
 mod execute;
 pub(crate) mod known;
+mod places;
 pub(crate) mod plan;
 mod queries;
 

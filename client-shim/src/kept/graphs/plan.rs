@@ -140,6 +140,16 @@ impl Work {
 }
 
 impl Work {
+    /// The context of a copy or a set.
+    pub(super) fn place(&self) -> Option<usize> {
+        if let Self::Copy { context, .. } | Self::Set { context, .. } = self { Some(*context) } else { None }
+    }
+
+    /// The graph that it embeds, by its handle and by what it does.
+    pub(super) fn embedded(&self) -> Option<(usize, &Plan)> {
+        if let Self::Child { graph, plan } = self { Some((*graph, plan)) } else { None }
+    }
+
     /// The same with variables at their addresses of today.
     fn moved(&self, moves: &Moves) -> Self {
         let mut work = self.clone();
@@ -201,6 +211,12 @@ impl Plan {
             node.handle == handle
                 || matches!(&*node.work, Work::Child { graph, plan } if *graph == handle || plan.contains(handle))
         })
+    }
+
+    /// What a graph does that it embeds, at any depth.
+    pub(super) fn embedded(&self, handle: usize) -> Option<&Self> {
+        let mut embedded = self.nodes.iter().filter_map(|node| node.work.embedded());
+        embedded.find_map(|(graph, plan)| if graph == handle { Some(plan) } else { plan.embedded(handle) })
     }
 
     /// Whether the other one has the same nodes in the same order, and embeds the same.

@@ -10,6 +10,7 @@ mod beside;
 mod captures;
 mod evidence;
 mod functions;
+mod graphs;
 mod memory;
 mod named;
 mod ordered;
@@ -41,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 63] = [
+const SCENES: [(&str, Scene); 64] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -105,6 +106,7 @@ const SCENES: [(&str, Scene); 63] = [
     ("peers", told::peers),
     ("freed-elsewhere", told::freed_elsewhere),
     ("pieces-in-order", ordered::pieces),
+    ("places-of-nodes", graphs::places),
 ];
 
 /// Plays a scene.
