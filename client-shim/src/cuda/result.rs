@@ -18,6 +18,7 @@ open_enum! {
         CUDA_ERROR_NOT_FOUND = 500,
         CUDA_ERROR_NOT_SUPPORTED = 801,
         CUDA_ERROR_MPS_CONNECTION_FAILED = 805,
+        CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
         CUDA_ERROR_UNKNOWN = 999,
     }
 }
@@ -82,6 +83,10 @@ mod tests {
         assert_eq!(
             CUresult::CUDA_ERROR_MPS_CONNECTION_FAILED.0,
             sys::CUresult::CUDA_ERROR_MPS_CONNECTION_FAILED as u32
+        );
+        assert_eq!(
+            CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD.0,
+            sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD as u32
         );
         assert_eq!(CUresult::CUDA_ERROR_UNKNOWN.0, sys::CUresult::CUDA_ERROR_UNKNOWN as u32);
         assert_eq!(

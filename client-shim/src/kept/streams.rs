@@ -22,6 +22,7 @@ use super::{
 use crate::{
     cuda::{
         call::{Bypass, Driver},
+        errors,
         functions::{
             Function,
             stream::{cuStreamDestroy_v2, cuStreamEndCapture, cuThreadExchangeStreamCaptureMode},
@@ -187,14 +188,32 @@ fn end_capture_of(stream: CUstream) -> Result<(), Bypass> {
     end_captures(|stream, _| stream == ended)
 }
 
-/// Logic of `cuStreamEndCapture`. A capture that was broken ends here too, with an error.
+/// Whether a capture goes on though its end was asked for and has had this answer: it was another thread that asked, or
+/// there is no place for the graph. One that was broken, or not joined, ends with an error. The driver is asked which it
+/// is, as it may be about a stream that is being captured; the context's own death ends the capture, too.
+fn goes_on(stream: CUstream, answer: CUresult) -> bool {
+    if answer.is_success() || errors::meaning(answer).is_some() {
+        return false;
+    }
+    // The other default stream cannot be captured.
+    let stream = if stream.0 == 0 { CUstream(PER_THREAD) } else { stream };
+    let mut status = 0;
+    match driver!(stream::cuStreamIsCapturing(stream, &raw mut status)) {
+        CUresult::CUDA_SUCCESS => status != 0,
+        _ => matches!(answer, CUresult::CUDA_ERROR_INVALID_VALUE | CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD),
+    }
+}
+
+/// Logic of `cuStreamEndCapture`.
 pub(crate) fn end_capture(
     driver: &mut Driver<cuStreamEndCapture::Signature>,
     stream: CUstream,
     graph: *mut CUgraph,
 ) -> Result<CUresult, Bypass> {
     let answer = driver.pass();
-    end_capture_of(stream)?;
+    if has_capture() && !goes_on(stream, answer) {
+        end_capture_of(stream)?;
+    }
     if answer.is_success() && !graph.is_null() && settings::is_recording() {
         // SAFETY: the driver has just written there.
         graphs::made("cuStreamEndCapture", unsafe { *graph })?;

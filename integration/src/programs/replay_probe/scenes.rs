@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 64] = [
+const SCENES: [(&str, Scene); 66] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -91,6 +91,8 @@ const SCENES: [(&str, Scene); 64] = [
     ("capture-of-a-destroyed-context", captures::context),
     ("capture-of-an-ended-thread", captures::thread),
     ("modes-of-captures", captures::modes),
+    ("capture-that-goes-on", captures::goes_on),
+    ("capture-that-was-broken", captures::broken),
     ("arrays-of-two-devices", arrays::two_devices),
     ("textures-without-arrays", arrays::without_arrays),
     ("limits-of-arrays", arrays::limits),

@@ -1,4 +1,5 @@
-//! Captures that nobody ends by `cuStreamEndCapture`, and how threads are set that work beside captures of others.
+//! Captures that nobody ends by `cuStreamEndCapture`, or that it does not end, and how threads are set that work beside
+//! captures of others.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
 use super::{Actor, Given, GpuError, Stage, beside, check, code, count_of, current, enter, event, function, stream};
@@ -72,6 +73,39 @@ pub(super) fn thread(stage: &Stage) -> Result<Value, GpuError> {
     });
     begun.join().map_err(|_| failed("thread", "it has panicked"))??;
     Ok(heard(&refused()?, beside::fault(stage)?))
+}
+
+fn end(stream: sys::CUstream, graph: *mut sys::CUgraph) -> u32 {
+    // SAFETY: it is ours, and the result is a variable of ours, or nowhere.
+    code(unsafe { sys::cuStreamEndCapture(stream, graph) })
+}
+
+/// A capture that another thread has tried to end, and that was to be ended without a place for the graph, is under way when
+/// the program's server dies.
+pub(super) fn goes_on(stage: &Stage) -> Result<Value, GpuError> {
+    let (captured, other) = (Given(stream(1)?), stream(1)?);
+    let (context, actor) = (Given(current()?), Actor::new());
+    begin(captured.get())?;
+    let by_another = actor.perform(move || match enter(context.get()) {
+        Ok(()) => json!(end(captured.get(), &mut null_mut())),
+        Err(error) => json!(error.to_string()),
+    })?;
+    let without_place = end(captured.get(), null_mut());
+    stage.report.say("pending", json!({}));
+    // SAFETY: it is ours.
+    let ask = || code(unsafe { sys::cuStreamQuery(other) });
+    let found = std::iter::repeat_with(ask).find(|answer| *answer != 0 || count_of() > 0);
+    Ok(json!({ "by_another": by_another, "without_place": without_place, "found": found, "again": ask() }))
+}
+
+/// A capture that a forbidden call has broken ends with an error.
+pub(super) fn broken(stage: &Stage) -> Result<Value, GpuError> {
+    let (captured, event) = (stream(1)?, event()?);
+    begin(captured)?;
+    // SAFETY: it is ours.
+    let forbidden = code(unsafe { sys::cuEventQuery(event) });
+    let ended = end(captured, &mut null_mut());
+    Ok(json!({ "forbidden": forbidden, "ended": ended, "found": beside::fault(stage)? }))
 }
 
 /// Exchanges the thread's mode: the answer, and what it was.
