@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "calls the driver and reads what it has written")]
 
 pub(crate) mod callbacks;
+mod last;
 
 use std::ffi::{c_int, c_uint};
 
@@ -37,6 +38,8 @@ use crate::{
     },
     process::settings,
 };
+
+pub(crate) use last::last_of;
 
 /// A stream was made.
 pub(crate) fn stream(stream: CUstream, flags: c_uint, priority: Option<c_int>) -> Result<(), Bypass> {
@@ -185,6 +188,7 @@ fn end_capture_of(stream: CUstream) -> Result<(), Bypass> {
         return Ok(());
     }
     let ended = progress::captured(stream);
+    last::is_over(ended);
     end_captures(|stream, _| stream == ended)
 }
 

@@ -131,7 +131,7 @@ macro_rules! graph {
                 ): RecordsEventElsewhere then kept::graphs::told(name!(), graph_exec, node, || kept::graphs::any(node_params));
                 fn cuGraphExecUpdate_v2(
                     graph_exec: CUgraphExec, graph: CUgraph, result_info: *mut CUgraphExecUpdateResultInfo,
-                ) then kept::graphs::updated(name!(), graph_exec, graph);
+                ) => kept::graphs::update;
                 fn cuGraphExternalSemaphoresSignalNodeGetParams(
                     node: CUgraphNode, params_out: *mut CUDA_EXT_SEM_SIGNAL_NODE_PARAMS,
                 );
@@ -251,7 +251,7 @@ macro_rules! graph {
                 fn cuGraphExecUpdate(
                     graph_exec: CUgraphExec, graph: CUgraph, error_node_out: *mut CUgraphNode,
                     update_result_out: *mut CUgraphExecUpdateResult,
-                ) then kept::graphs::updated(name!(), graph_exec, graph);
+                ) => kept::graphs::update_plainly;
                 fn cuGraphGetEdges(
                     graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, num_edges: *mut usize,
                 ) then kept::graphs::listed_edges(from, to, num_edges);
@@ -259,11 +259,11 @@ macro_rules! graph {
                 fn cuGraphInstantiate(
                     graph_exec: *mut CUgraphExec, graph: CUgraph, error_node: *mut CUgraphNode, log_buffer: *mut c_char,
                     buffer_size: usize,
-                ) then kept::graphs::instantiated(name!(), written!(graph_exec), graph, 0);
+                ) => kept::graphs::instantiate_plainly;
                 fn cuGraphInstantiate_v2(
                     graph_exec: *mut CUgraphExec, graph: CUgraph, error_node: *mut CUgraphNode, log_buffer: *mut c_char,
                     buffer_size: usize,
-                ) then kept::graphs::instantiated(name!(), written!(graph_exec), graph, 0);
+                ) => kept::graphs::instantiate_plainly;
                 fn cuGraphKernelNodeGetParams(
                     node: CUgraphNode, node_params: *mut CUDA_KERNEL_NODE_PARAMS_v1,
                 );

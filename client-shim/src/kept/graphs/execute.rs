@@ -2,7 +2,8 @@
 #![expect(unsafe_code, reason = "calls the driver and reads what it has written")]
 
 use std::{
-    ffi::{c_uint, c_ulonglong},
+    ffi::{c_char, c_uint, c_ulonglong},
+    mem::offset_of,
     ptr,
     sync::Arc,
 };
@@ -10,6 +11,7 @@ use std::{
 use super::{
     describe,
     plan::{Plan, Work},
+    queries::named_whatever,
 };
 use crate::{
     cuda::{
@@ -20,8 +22,8 @@ use crate::{
         result::CUresult,
         types::{
             CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1,
-            CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphNode,
-            CUgraphNodeParams, Key as _,
+            CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphExecUpdateResult,
+            CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeParams, Key as _,
         },
     },
     kept::{
@@ -93,6 +95,23 @@ pub(crate) fn instantiate_with(
     Ok(answer)
 }
 
+/// Logic of `cuGraphInstantiate`.
+pub(crate) fn instantiate_plainly(
+    driver: &mut Driver<of::cuGraphInstantiate_v2::Signature>,
+    place: *mut CUgraphExec,
+    graph: CUgraph,
+    error_node: *mut CUgraphNode,
+    _log: *mut c_char,
+    _length: usize,
+) -> Result<CUresult, Bypass> {
+    let answer = named_whatever(error_node, || driver.pass());
+    if answer.is_success() {
+        // SAFETY: the driver has just written there.
+        instantiated("cuGraphInstantiate", unsafe { place.read_unaligned() }, graph, 0)?;
+    }
+    Ok(answer)
+}
+
 /// Logic of `cuGraphExecDestroy`.
 pub(crate) fn destroy_executable(
     driver: &mut Driver<of::cuGraphExecDestroy::Signature>,
@@ -108,8 +127,48 @@ pub(crate) fn destroy_executable(
     Ok(answer)
 }
 
+/// `CUgraphExecUpdateResultInfo`.
+#[repr(C)]
+struct Updated {
+    result: c_uint,
+    nodes: [CUgraphNode; 2],
+}
+
+/// Logic of `cuGraphExecUpdate_v2`.
+pub(crate) fn update(
+    driver: &mut Driver<of::cuGraphExecUpdate_v2::Signature>,
+    executable: CUgraphExec,
+    graph: CUgraph,
+    info: *mut CUgraphExecUpdateResultInfo,
+) -> Result<CUresult, Bypass> {
+    let at = |index| match info.is_null() {
+        true => ptr::null_mut(),
+        false => info.wrapping_byte_add(offset_of!(Updated, nodes)).cast::<CUgraphNode>().wrapping_add(index),
+    };
+    let answer = named_whatever(at(0), || named_whatever(at(1), || driver.pass()));
+    if answer.is_success() {
+        updated("cuGraphExecUpdate", executable, graph)?;
+    }
+    Ok(answer)
+}
+
+/// Logic of `cuGraphExecUpdate`.
+pub(crate) fn update_plainly(
+    driver: &mut Driver<of::cuGraphExecUpdate::Signature>,
+    executable: CUgraphExec,
+    graph: CUgraph,
+    error_node: *mut CUgraphNode,
+    _result: *mut CUgraphExecUpdateResult,
+) -> Result<CUresult, Bypass> {
+    let answer = named_whatever(error_node, || driver.pass());
+    if answer.is_success() {
+        updated("cuGraphExecUpdate", executable, graph)?;
+    }
+    Ok(answer)
+}
+
 /// Notes an executable graph that does what another graph does.
-pub(crate) fn updated(function: &'static str, executable: CUgraphExec, by: CUgraph) -> Result<(), Bypass> {
+fn updated(function: &'static str, executable: CUgraphExec, by: CUgraph) -> Result<(), Bypass> {
     let was_kept = graphs(|graphs| graphs.is_executable(executable.0))?;
     if was_kept && !graphs(|graphs| graphs.update(executable.0, by.0))? {
         lose(function, Reason::Graph, executable)?;

@@ -33,6 +33,19 @@ pub(crate) fn listed_edges(from: *mut CUgraphNode, to: *mut CUgraphNode, count: 
     listed(to, count);
 }
 
+/// Names the node that the driver writes in a call whatever it answers: one for which something could not be done. Where it
+/// has written nothing the program's own word stays.
+pub(super) fn named_whatever(place: *mut CUgraphNode, call: impl FnOnce() -> CUresult) -> CUresult {
+    // SAFETY: the program's argument, or null.
+    let read = || (!place.is_null()).then(|| unsafe { place.read_unaligned() });
+    let before = read();
+    let answer = call();
+    if read() != before {
+        named(place);
+    }
+    answer
+}
+
 /// Logic of `cuStreamUpdateCaptureDependencies_v2`.
 pub(crate) fn depend(
     driver: &mut Driver<of_stream::cuStreamUpdateCaptureDependencies_v2::Signature>,

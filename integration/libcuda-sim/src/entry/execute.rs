@@ -218,6 +218,38 @@ entry_points! {
         Ok(())
     }
 
+    fn cuStreamBeginCaptureToGraph(
+        stream: usize, graph: usize, last: In<usize>, _data: *mut c_void, count: usize, mode: c_int,
+    ) {
+        let (driver, context) = current()?;
+        super::stream::find(&context, stream)?;
+        let mut tables = driver.tables();
+        let last = (0..count).map(|at| last.at(at)).collect::<Outcome<Vec<usize>>>()?;
+        let is_whole = last.iter().all(|node| tables.graphs.node(*node).is_ok_and(|node| node.graph == graph));
+        if stream == 0 || tables.graphs.captures.contains_key(&stream) || !is_whole {
+            return Err(Code::INVALID_VALUE);
+        }
+        tables.graphs.graph(graph)?;
+        let begun = Some(Begun::new(mode));
+        let capture = Capture { graph, context: context.handle, last, begun, is_broken: false };
+        tables.graphs.captures.insert(stream, capture);
+        Ok(())
+    }
+
+    fn cuStreamGetCaptureInfo_v3(
+        stream: usize, status: Out<c_int>, number: Out<u64>, graph: Out<usize>, last: Out<*const usize>,
+        _data: *mut c_void, count: Out<usize>,
+    ) {
+        let (driver, _) = current()?;
+        let tables = driver.tables();
+        let Some(capture) = tables.graphs.captures.get(&stream) else { return status.put(0) };
+        number.put_if_wanted(capture.graph as u64);
+        graph.put_if_wanted(capture.graph);
+        last.put_if_wanted(capture.last.as_ptr());
+        count.put_if_wanted(capture.last.len());
+        status.put(1)
+    }
+
     fn cuStreamEndCapture(stream: usize, place: Out<usize>) {
         let (driver, _) = current()?;
         let mut tables = driver.tables();

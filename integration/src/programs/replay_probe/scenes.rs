@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 66] = [
+const SCENES: [(&str, Scene); 68] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -109,6 +109,8 @@ const SCENES: [(&str, Scene); 66] = [
     ("freed-elsewhere", told::freed_elsewhere),
     ("pieces-in-order", ordered::pieces),
     ("places-of-nodes", graphs::places),
+    ("wrong-nodes", graphs::wrong_nodes),
+    ("last-nodes", graphs::last_nodes),
 ];
 
 /// Plays a scene.

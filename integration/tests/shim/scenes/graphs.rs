@@ -1,4 +1,5 @@
-//! What is known of graphs' nodes besides what the driver tells of them: where they work.
+//! What is known of graphs' nodes besides what the driver tells of them: where they work, and by what names a program knows
+//! them.
 
 use super::{FOUND, play_alone};
 use integration::under_test::once;
@@ -10,6 +11,25 @@ fn a_copy_or_a_set_works_where_it_was_said_to_whatever_is_current_when_its_graph
     once(|subject| {
         let line = play_alone(subject, "places-of-nodes", &[("MPS_SIM_DEVICES", "2")]);
         let heard = json!({ "found": FOUND, "launched": [0, 0, 0, 0, 0, 0], "words": [7, 7, 7, 7, 7, 7] });
+        assert_eq!(line["heard"], heard, "{subject}: {line}");
+    });
+}
+
+#[test]
+fn a_node_that_a_graph_cannot_have_is_named_as_the_program_knows_it() {
+    once(|subject| {
+        let line = play_alone(subject, "wrong-nodes", &[]);
+        let updated = json!([[910, true], [910, true, true]]);
+        let heard = json!({ "found": FOUND, "instantiated": [[1, true], [1, true]], "updated": updated });
+        assert_eq!(line["heard"], heard, "{subject}: {line}");
+    });
+}
+
+#[test]
+fn the_last_nodes_of_a_capture_are_named_as_the_program_knows_them() {
+    once(|subject| {
+        let line = play_alone(subject, "last-nodes", &[]);
+        let heard = json!({ "found": FOUND, "is_graph": true, "is_node": true });
         assert_eq!(line["heard"], heard, "{subject}: {line}");
     });
 }

@@ -1,7 +1,8 @@
-//! Graphs whose nodes work in another context than the one that is current when they change.
+//! Graphs whose nodes work in another context than the one that is current when they change, and nodes that the driver
+//! names: those for which something cannot be done, and a capture's last ones.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
-use super::{GpuError, Stage, beside, check, code, current, enter, second_context};
+use super::{GpuError, Stage, beside, check, code, current, enter, function, second_context, stream};
 use crate::programs::replay_probe::graphs::{copy_params, instantiate, set_params};
 use cudarc::driver::sys;
 use serde_json::{Value, json};
@@ -111,4 +112,81 @@ pub(super) fn places(stage: &Stage) -> Result<Value, GpuError> {
     let launched: Vec<u32> = executables.iter().map(launch).collect();
     stage.gpu.synchronize()?;
     Ok(json!({ "found": found, "launched": launched, "words": stage.gpu.read(stage.others, words.len())? }))
+}
+
+/// `cuGraphInstantiate` and `cuGraphExecUpdate` of CUDA 11.
+type Instantiate =
+    unsafe extern "C" fn(*mut sys::CUgraphExec, sys::CUgraph, *mut sys::CUgraphNode, *mut i8, usize) -> sys::CUresult;
+type Update = unsafe extern "C" fn(
+    sys::CUgraphExec,
+    sys::CUgraph,
+    *mut sys::CUgraphNode,
+    *mut sys::CUgraphExecUpdateResult,
+) -> sys::CUresult;
+
+/// Of each call after a fault what it answers, and whether it names the node that it cannot have by the name that the program
+/// knows.
+pub(super) fn wrong_nodes(stage: &Stage) -> Result<Value, GpuError> {
+    let (circle, other, one) = (graph()?, graph()?, graph()?);
+    let nodes = [empty(circle)?, empty(circle)?];
+    let of_other = set(other, stage.others, current()?)?;
+    empty(one)?;
+    let executable = instantiate(one)?;
+    let found = beside::fault(stage)?;
+    behind(circle, nodes[0], nodes[1])?;
+    behind(circle, nodes[1], nodes[0])?;
+    // SAFETY: the functions of these names have these types.
+    let instantiate: Instantiate = unsafe { std::mem::transmute(function(c"cuGraphInstantiate_v2")?) };
+    // SAFETY: as above.
+    let update: Update = unsafe { std::mem::transmute(function(c"cuGraphExecUpdate")?) };
+    let (mut made, mut node) = (null_mut(), null_mut());
+    // SAFETY: the results are variables of ours, here and below.
+    let plainly = unsafe { instantiate(&raw mut made, circle, &raw mut node, null_mut(), 0) };
+    let plainly = json!([code(plainly), node == nodes[0]]);
+    // SAFETY: zeros are no flags and no stream.
+    let mut params: sys::CUDA_GRAPH_INSTANTIATE_PARAMS = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    let with = unsafe { sys::cuGraphInstantiateWithParams(&raw mut made, circle, &raw mut params) };
+    let with = json!([code(with), params.hErrNode_out == nodes[0]]);
+    let mut result = sys::CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_SUCCESS;
+    // SAFETY: as above.
+    let updated = unsafe { update(executable, other, &raw mut node, &raw mut result) };
+    let updated = json!([code(updated), node == of_other]);
+    // SAFETY: zeros are a success and no nodes.
+    let mut info: sys::CUgraphExecUpdateResultInfo = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    let told = unsafe { sys::cuGraphExecUpdate_v2(executable, other, &raw mut info) };
+    let told = json!([code(told), info.errorNode == of_other, info.errorFromNode.is_null()]);
+    Ok(json!({ "found": found, "instantiated": [plainly, with], "updated": [updated, told] }))
+}
+
+/// A capture goes on after a fault behind a node from before it: what the driver says of it.
+pub(super) fn last_nodes(stage: &Stage) -> Result<Value, GpuError> {
+    let (graph, captured) = (graph()?, stream(1)?);
+    let node = empty(graph)?;
+    let found = beside::fault(stage)?;
+    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    // SAFETY: all are ours, and the results are variables of ours, here and below.
+    let begun = unsafe { sys::cuStreamBeginCaptureToGraph(captured, graph, &raw const node, null(), 1, mode) };
+    check("cuStreamBeginCaptureToGraph", begun)?;
+    let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    let (mut of, mut last, mut count, none) = (null_mut(), null(), 0, null_mut());
+    // SAFETY: as above.
+    let told = unsafe {
+        sys::cuStreamGetCaptureInfo_v3(
+            captured,
+            &raw mut status,
+            none,
+            &raw mut of,
+            &raw mut last,
+            null_mut(),
+            &raw mut count,
+        )
+    };
+    check("cuStreamGetCaptureInfo", told)?;
+    // SAFETY: there are so many.
+    let last: Vec<_> = (0..count).map(|at| unsafe { last.wrapping_add(at).read() }).collect();
+    // SAFETY: as above.
+    check("cuStreamEndCapture", unsafe { sys::cuStreamEndCapture(captured, &raw mut of) })?;
+    Ok(json!({ "found": found, "is_graph": of == graph, "is_node": last == [node] }))
 }
