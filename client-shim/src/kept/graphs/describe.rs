@@ -22,9 +22,10 @@ use crate::{
 };
 
 /// Attributes of kernels' nodes that are kept: access policy, cooperation, clusters and how they are scheduled, priority,
-/// domains of memory order, preferred cluster and share of shared memory. Those with an event are a launch's alone, as CUDA
+/// domains of memory order, preferred cluster and share of shared memory, use of links, and whether clusters and shared
+/// memory may be larger than on every GPU. No number of these is a handle. Those with an event are a launch's alone, as CUDA
 /// documents them: a capture makes of such an event an edge from a port of the node, and of none outside of the capture.
-const ATTRIBUTES: [c_uint; 9] = [1, 2, 4, 5, 8, 9, 10, 11, 14];
+const ATTRIBUTES: [c_uint; 12] = [1, 2, 4, 5, 8, 9, 10, 11, 14, 16, 17, 18];
 /// `CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE`.
 const DEVICE_UPDATABLE: c_uint = 13;
 /// Nodes that are embedded in each other deeper than that are not described.
@@ -293,8 +294,11 @@ mod tests {
             Of::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN,
             Of::CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION,
             Of::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+            Of::CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING,
         ];
-        assert_eq!(of_nodes.map(|of| of as u32), ATTRIBUTES);
+        // `CU_LAUNCH_ATTRIBUTE_PORTABLE_CLUSTER_SIZE_MODE`, `…_SHARED_MEMORY_MODE`: of CUDA 13.2.
+        let newer = [17, 18];
+        assert_eq!([&of_nodes.map(|of| of as u32)[..], &newer].concat(), ATTRIBUTES);
         assert_eq!(Of::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE as u32, DEVICE_UPDATABLE);
     }
 }

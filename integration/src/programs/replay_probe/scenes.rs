@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 68] = [
+const SCENES: [(&str, Scene); 69] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -108,6 +108,7 @@ const SCENES: [(&str, Scene); 68] = [
     ("peers", told::peers),
     ("freed-elsewhere", told::freed_elsewhere),
     ("pieces-in-order", ordered::pieces),
+    ("newer-attributes-of-nodes", attributes::newer),
     ("places-of-nodes", graphs::places),
     ("wrong-nodes", graphs::wrong_nodes),
     ("last-nodes", graphs::last_nodes),

@@ -1,5 +1,5 @@
 //! What is known of graphs' nodes besides what the driver tells of them: where they work, and by what names a program knows
-//! them.
+//! them; and attributes that are told one by one.
 
 use super::{FOUND, play_alone};
 use integration::under_test::once;
@@ -31,5 +31,13 @@ fn the_last_nodes_of_a_capture_are_named_as_the_program_knows_them() {
         let line = play_alone(subject, "last-nodes", &[]);
         let heard = json!({ "found": FOUND, "is_graph": true, "is_node": true });
         assert_eq!(line["heard"], heard, "{subject}: {line}");
+    });
+}
+
+#[test]
+fn attributes_of_nodes_that_cuda_13_has_added_are_given_again() {
+    once(|subject| {
+        let line = play_alone(subject, "newer-attributes-of-nodes", &[]);
+        assert_eq!(line["heard"], json!({ "found": FOUND, "told": [[0, 1], [0, 1], [0, 1]] }), "{subject}: {line}");
     });
 }

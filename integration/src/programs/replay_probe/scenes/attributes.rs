@@ -1,7 +1,8 @@
-//! An attribute of a graph's node that its executable form has and the graph no longer, and the other way round.
+//! Attributes of graphs' nodes: one that the executable form of a graph has and the graph no longer, and the other way round,
+//! and those that CUDA 13 has added.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
-use super::{GpuError, Stage, WORDS, check};
+use super::{GpuError, Stage, WORDS, beside, check, code, function};
 use crate::programs::replay_probe::graphs::{Increment, instantiate};
 use cudarc::driver::sys;
 use serde_json::{Value, json};
@@ -56,4 +57,38 @@ pub(super) fn of_nodes(stage: &Stage) -> Result<Value, GpuError> {
     }
     stage.gpu.synchronize()?;
     Ok(json!({ "told": told, "priorities": priorities, "word": stage.gpu.read(stage.others, 1)?[0] }))
+}
+
+/// To use links well, sizes of clusters and of shared memory that not every GPU has: by number, since not every header has them.
+const OF_CUDA_13: [u32; 3] = [16, 17, 18];
+
+type Attribute = unsafe extern "C" fn(sys::CUgraphNode, u32, *mut [u64; 8]) -> sys::CUresult;
+
+/// What a node has of them after a fault, by the driver: answer and value.
+pub(super) fn newer(stage: &Stage) -> Result<Value, GpuError> {
+    // SAFETY: the function of this name has this type.
+    let give: Attribute = unsafe { std::mem::transmute(function(c"cuGraphKernelNodeSetAttribute")?) };
+    // SAFETY: as above.
+    let ask: Attribute = unsafe { std::mem::transmute(function(c"cuGraphKernelNodeGetAttribute")?) };
+    let (mut graph, mut node) = (null_mut(), null_mut());
+    // SAFETY: the results are variables of ours, here and below.
+    check("cuGraphCreate", unsafe { sys::cuGraphCreate(&raw mut graph, 0) })?;
+    let mut arguments = Increment::of(stage.others, WORDS);
+    let params = arguments.params(stage.increment);
+    // SAFETY: the driver copies the arguments in the call.
+    let added = unsafe { sys::cuGraphAddKernelNode_v2(&raw mut node, graph, null(), 0, &raw const params) };
+    check("cuGraphAddKernelNode", added)?;
+    for attribute in OF_CUDA_13 {
+        let mut value = [1, 0, 0, 0, 0, 0, 0, 0];
+        // SAFETY: a value has so many words.
+        check("cuGraphKernelNodeSetAttribute", unsafe { give(node, attribute, &raw mut value) })?;
+    }
+    let found = beside::fault(stage)?;
+    let told = OF_CUDA_13.map(|attribute| {
+        let mut value = [0; 8];
+        // SAFETY: as above.
+        let answer = code(unsafe { ask(node, attribute, &raw mut value) });
+        json!([answer, value[0]])
+    });
+    Ok(json!({ "found": found, "told": told }))
 }
