@@ -70,11 +70,13 @@ impl Pointee for CUlaunchConfig {
             // SAFETY: the configuration says that there are so many.
             .map(|at| unsafe { config.attributes.wrapping_add(at).read_unaligned() })
             .collect();
+        config.stream = CUstream(names::current_of(config.stream.0));
+        let has_event = attributes.iter().any(|attribute| WITH_EVENT.contains(&attribute.id));
         for attribute in attributes.iter_mut().filter(|attribute| WITH_EVENT.contains(&attribute.id)) {
             attribute.value[0] = names::current_of(attribute.value[0]);
         }
-        config.stream = CUstream(names::current_of(config.stream.0));
-        if !attributes.is_empty() {
+        // Else they stay where they are: the driver writes there which node a device may update.
+        if has_event {
             config.attributes = attributes.as_ptr();
         }
         Ok(Some(Launch { config, _attributes: attributes }))
@@ -104,14 +106,32 @@ impl Pointee for CUlaunchConfig {
 #[cfg(test)]
 mod tests {
     use cudarc::driver::sys::CUlaunchAttributeID_enum::{
-        CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT,
+        CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT,
+        CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT,
     };
 
-    use super::WITH_EVENT;
+    use super::{CUlaunchAttribute, CUlaunchConfig, Launched, Pointee as _, WITH_EVENT};
 
     #[test]
     fn events_are_in_the_attributes_in_which_the_header_has_them() {
         let of_the_header = [CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT];
         assert_eq!(of_the_header.map(|id| id as u32), WITH_EVENT);
+    }
+
+    /// The driver writes there which node a device may update.
+    #[test]
+    fn attributes_stay_where_the_program_has_them_where_no_event_is_among_them() {
+        // SAFETY: zeros are a launch of nothing, and an attribute that is ignored.
+        let (mut config, mut attribute) = unsafe { std::mem::zeroed::<(CUlaunchConfig, CUlaunchAttribute)>() };
+        let updatable = CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE as u32;
+        for (id, stays) in [(updatable, true), (WITH_EVENT[0], false)] {
+            attribute.id = id;
+            let list = [attribute];
+            (config.attributes, config.attribute_count) = (list.as_ptr(), 1);
+            // SAFETY: it is such a structure.
+            let copy = unsafe { CUlaunchConfig::copy(&raw const config, &Launched::default()) };
+            let copy = copy.ok().flatten().expect("it can be translated");
+            assert_eq!(copy.config.attributes == list.as_ptr(), stays, "{id}");
+        }
     }
 }
