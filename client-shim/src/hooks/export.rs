@@ -22,6 +22,16 @@ macro_rules! written {
     }};
 }
 
+/// In what stands behind `then`: what is in a list of so many.
+macro_rules! each {
+    ($list:ident, $count:ident) => {
+        (0..if $list.is_null() { 0 } else { usize::try_from($count).unwrap_or(0) }).map(move |at| {
+            // SAFETY: it is the program's argument, which has so many, and the driver has just succeeded with them.
+            unsafe { $list.wrapping_add(at).read_unaligned() }
+        })
+    };
+}
+
 /// In what stands behind `then`: the row's own name.
 macro_rules! name {
     () => {

@@ -144,6 +144,11 @@ pub(crate) fn counted(function: &'static str, reason: Reason, object: u64) {
     }
 }
 
+/// The same of each of several.
+pub(crate) fn all_counted(function: &'static str, reason: Reason, objects: impl Iterator<Item = u64>) {
+    objects.for_each(|object| counted(function, reason, object));
+}
+
 /// What something is counted by that has a small number in place of a handle. No address is so high.
 pub(crate) fn number(of: u32) -> u64 {
     u64::MAX - u64::from(of)

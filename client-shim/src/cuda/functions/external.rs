@@ -16,7 +16,9 @@ macro_rules! external {
                     mipmap_desc: *const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC,
                 );
                 fn cuGraphicsMapResources(count: c_uint, resources: *mut CUgraphicsResource, stream: CUstream) / _ptsz
-                    then kept::account::counted(name!(), kept::account::Reason::External, written!(resources).key());
+                    then kept::account::all_counted(
+                        name!(), kept::account::Reason::External, each!(resources, count).map(Key::key),
+                    );
                 fn cuGraphicsResourceGetMappedMipmappedArray(
                     mipmapped_array: *mut CUmipmappedArray, resource: CUgraphicsResource,
                 );

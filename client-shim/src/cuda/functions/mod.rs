@@ -11,7 +11,8 @@
 //! ```
 //! `/ _ptsz` or `/ _ptds` stands for a second function, which is the same with the thread's own default stream. A row
 //! without logic passes the call on. What stands behind `then` is done when it has succeeded, where
-//! `written!(argument)` is what the driver has written through an argument, and `name!()` the function's name.
+//! `written!(argument)` is what the driver has written through an argument, `each!(list, count)` what is in a list, and
+//! `name!()` the function's name.
 //! `made Reason(argument)` counts what a successful call writes through the argument as not recoverable, or `made
 //! Reason(argument, bytes)` a range of memory, and `gone(argument)` takes it out of the count. Logic behind `=>` is given
 //! the driver's function and all arguments, and says itself when it calls it.

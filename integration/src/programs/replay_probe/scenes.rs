@@ -8,6 +8,7 @@ mod arrays;
 mod attributes;
 mod beside;
 mod captures;
+mod counted;
 mod evidence;
 mod functions;
 mod graphs;
@@ -42,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 69] = [
+const SCENES: [(&str, Scene); 71] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -112,6 +113,8 @@ const SCENES: [(&str, Scene); 69] = [
     ("places-of-nodes", graphs::places),
     ("wrong-nodes", graphs::wrong_nodes),
     ("last-nodes", graphs::last_nodes),
+    ("with-graphics", counted::with_resources),
+    ("after-graphics", counted::after_resources),
 ];
 
 /// Plays a scene.

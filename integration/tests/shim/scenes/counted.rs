@@ -1,0 +1,23 @@
+//! What cannot be made again is in a recovery's way as long as it is there, and no longer.
+
+use super::{FOUND, play_alone};
+use integration::under_test::once;
+use serde_json::json;
+
+fn is_found(scene: &str, found: [u32; 2]) {
+    once(|subject| {
+        let line = play_alone(subject, scene, &[]);
+        assert_eq!(line["heard"], json!({ "found": found }), "{subject}: {scene}: {line}");
+    });
+}
+
+/// One after the other, with it and after its end.
+fn is_in_the_way_until_it_ends(kind: &str) {
+    is_found(&format!("with-{kind}"), [FOUND[0]; 2]);
+    is_found(&format!("after-{kind}"), FOUND);
+}
+
+#[test]
+fn each_resource_of_graphics_that_one_call_maps_is_in_the_way_until_it_is_given_up() {
+    is_in_the_way_until_it_ends("graphics");
+}
