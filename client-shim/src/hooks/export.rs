@@ -32,6 +32,13 @@ macro_rules! each {
     };
 }
 
+/// In what stands behind `then`: the same, or nothing where the program has not asked for it.
+macro_rules! one {
+    ($place:ident) => {
+        (!$place.is_null()).then(|| written!($place)).into_iter()
+    };
+}
+
 /// In what stands behind `then`: the row's own name.
 macro_rules! name {
     () => {

@@ -1,6 +1,6 @@
 //! What is not recoverable, and why: counted by function and reason.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::keeping::{Room, is_on};
 use crate::{
@@ -120,6 +120,8 @@ struct Account {
     counts: BTreeMap<Key, Count>,
     /// Ranges and objects that are not kept: by address or handle, why and how long.
     ranges: BTreeMap<u64, (Key, u64)>,
+    /// What ends with an object, by the object.
+    parts: BTreeMap<u64, BTreeSet<u64>>,
 }
 
 /// A range was allocated that is not kept.
@@ -147,6 +149,13 @@ pub(crate) fn counted(function: &'static str, reason: Reason, object: u64) {
 /// The same of each of several.
 pub(crate) fn all_counted(function: &'static str, reason: Reason, objects: impl Iterator<Item = u64>) {
     objects.for_each(|object| counted(function, reason, object));
+}
+
+/// The same of what ends with another object, as with the module that it is in.
+pub(crate) fn parts_counted(function: &'static str, reason: Reason, parts: impl Iterator<Item = u64>, whole: u64) {
+    if settings::is_recording() && is_on() {
+        ACCOUNT.with(|account| parts.for_each(|part| account.add_part(function, reason, part, whole)));
+    }
 }
 
 /// What something is counted by that has a small number in place of a handle. No address is so high.
@@ -205,7 +214,15 @@ impl Account {
         self.ranges.insert(address, ((function, reason), bytes));
     }
 
+    fn add_part(&mut self, function: &'static str, reason: Reason, part: u64, whole: u64) {
+        self.add(function, reason, part, 0);
+        self.parts.entry(whole).or_default().insert(part);
+    }
+
     fn remove(&mut self, address: u64) {
+        for part in self.parts.remove(&address).unwrap_or_default() {
+            self.remove(part);
+        }
         if let Some((key, bytes)) = self.ranges.remove(&address)
             && let Some(count) = self.counts.get_mut(&key)
         {
@@ -242,5 +259,17 @@ mod tests {
         account.add("cuMemAlloc", Reason::NoDescriptor, 0x2000, 5);
         let parsed: serde_json::Value = serde_json::from_str(&format!("[{}]", account.list())).unwrap();
         assert_eq!(parsed[1]["live"], 0, "its address was given out again");
+    }
+
+    #[test]
+    fn what_is_part_of_something_ends_with_it() {
+        let mut account = Account::default();
+        for (part, whole) in [(0x10, 0x1000), (0x20, 0x1000), (0x20, 0x1000), (0x30, 0x2000)] {
+            account.add_part("cuModuleGetTexRef", Reason::Array, part, whole);
+        }
+        account.remove(0x1000);
+        let left: Vec<u64> = account.ranges.keys().copied().collect();
+        assert_eq!(left, [0x30]);
+        assert_eq!(account.counts[&("cuModuleGetTexRef", Reason::Array)].live, 1);
     }
 }

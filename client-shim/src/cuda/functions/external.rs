@@ -50,7 +50,7 @@ macro_rules! external {
                 );
                 fn cuMulticastCreate(
                     mc_handle: *mut CUmemGenericAllocationHandle, prop: *const CUmulticastObjectProp,
-                ) made Multicast(mc_handle);
+                ) then kept::memory::mapping::multicast(name!(), kept::account::Reason::Multicast, written!(mc_handle));
                 fn cuMulticastGetGranularity(
                     granularity: *mut usize, prop: *const CUmulticastObjectProp, option: CUmulticastGranularity_flags,
                 );

@@ -219,7 +219,7 @@ macro_rules! graph {
                 fn cuUserObjectCreate(
                     object_out: *mut CUuserObject, ptr: *mut c_void, destroy: CUhostFn, initial_refcount: c_uint,
                     flags: c_uint,
-                ) made Graph(object_out);
+                ) made Graph(object_out) => kept::graphs::user_object;
                 fn cuUserObjectRelease(object: CUuserObject, count: c_uint);
                 fn cuUserObjectRetain(object: CUuserObject, count: c_uint);
             }

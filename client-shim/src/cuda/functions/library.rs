@@ -16,12 +16,16 @@ macro_rules! library {
                 fn cuLibraryGetKernelCount(count: *mut c_uint, lib: CUlibrary);
                 fn cuLibraryGetManaged(
                     dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char,
-                ) made Managed(dptr);
+                ) then kept::account::parts_counted(
+                    name!(), kept::account::Reason::Managed, one!(dptr).map(Key::key), library.key(),
+                );
                 fn cuLibraryGetModule(mod_: *mut CUmodule, library: CUlibrary)
                     then kept::code::libraries::library_module(written!(mod_), library);
                 fn cuLibraryGetUnifiedFunction(
                     fptr: *mut *mut c_void, library: CUlibrary, symbol: *const c_char,
-                ) made Variable(fptr);
+                ) then kept::account::parts_counted(
+                    name!(), kept::account::Reason::Variable, one!(fptr).map(Key::key), library.key(),
+                );
                 fn cuLibraryLoadData(
                     library: *mut CUlibrary, code: *const c_void, jit_options: *mut CUjit_option,
                     jit_options_values: *mut *mut c_void, num_jit_options: c_uint,

@@ -11,10 +11,11 @@
 //! ```
 //! `/ _ptsz` or `/ _ptds` stands for a second function, which is the same with the thread's own default stream. A row
 //! without logic passes the call on. What stands behind `then` is done when it has succeeded, where
-//! `written!(argument)` is what the driver has written through an argument, `each!(list, count)` what is in a list, and
-//! `name!()` the function's name.
+//! `written!(argument)` is what the driver has written through an argument, `one!(argument)` the same or nothing where that is
+//! null, `each!(list, count)` what is in a list, and `name!()` the function's name.
 //! `made Reason(argument)` counts what a successful call writes through the argument as not recoverable, or `made
-//! Reason(argument, bytes)` a range of memory, and `gone(argument)` takes it out of the count. Logic behind `=>` is given
+//! Reason(argument, bytes)` a range of memory, and `gone(argument)` takes it out of the count. Before logic that counts, too,
+//! `made` says for the manual page what becomes of it. Logic behind `=>` is given
 //! the driver's function and all arguments, and says itself when it calls it.
 //!
 //! Each file has the rows of a class as a macro that hands them to another one: to `describe` here, which makes the

@@ -31,8 +31,14 @@ macro_rules! module {
                 fn cuModuleGetLoadingMode(mode: *mut CUmoduleLoadingMode);
                 fn cuModuleGetSurfRef(
                     surf_ref: *mut CUsurfref, hmod: CUmodule, name: *const c_char,
-                ) made Array(surf_ref);
-                fn cuModuleGetTexRef(tex_ref: *mut CUtexref, hmod: CUmodule, name: *const c_char) made Array(tex_ref);
+                ) then kept::account::parts_counted(
+                    name!(), kept::account::Reason::Array, one!(surf_ref).map(Key::key), hmod.key(),
+                );
+                fn cuModuleGetTexRef(
+                    tex_ref: *mut CUtexref, hmod: CUmodule, name: *const c_char,
+                ) then kept::account::parts_counted(
+                    name!(), kept::account::Reason::Array, one!(tex_ref).map(Key::key), hmod.key(),
+                );
                 fn cuModuleLoad(module: *mut CUmodule, fname: *const c_char) => kept::code::files::module;
                 fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void)
                     then kept::code::modules::module(written!(module), image);

@@ -15,6 +15,7 @@ pub(crate) mod known;
 mod places;
 pub(crate) mod plan;
 mod queries;
+mod users;
 
 use super::keeping::{Room, is_on};
 use crate::{cuda::call::Bypass, process::settings};
@@ -23,6 +24,7 @@ use known::Graphs;
 pub(crate) use build::*;
 pub(crate) use execute::*;
 pub(crate) use queries::*;
+pub(crate) use users::user_object;
 
 static GRAPHS: Room<Graphs> = Room::new();
 

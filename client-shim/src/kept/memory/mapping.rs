@@ -126,11 +126,43 @@ pub(crate) fn import(
     Ok(())
 }
 
+/// After `cuMulticastCreate`. What is mapped of it is in a recovery's way, too: a mapping of something that is no allocation.
+pub(crate) fn multicast(
+    function: &'static str,
+    reason: Reason,
+    handle: CUmemGenericAllocationHandle,
+) -> Result<(), Bypass> {
+    account::counted(function, reason, handle.key());
+    own(|own| own.hold_multicast(handle.key()))
+}
+
+/// The handle of a multicast object is released. It is forgotten first, since another one may get its handle at once.
+fn release_multicast(
+    driver: &mut Driver<cuMemRelease::Signature>,
+    handle: CUmemGenericAllocationHandle,
+    is_last: bool,
+) -> Result<CUresult, Bypass> {
+    if is_last {
+        account::gone(handle.key());
+    }
+    let answer = driver.pass();
+    if !answer.is_success() {
+        if is_last {
+            account::counted("cuMulticastCreate", Reason::Multicast, handle.key());
+        }
+        own(|own| own.hold_multicast(handle.key()))?;
+    }
+    Ok(answer)
+}
+
 /// Logic of `cuMemRelease`.
 pub(crate) fn release(
     driver: &mut Driver<cuMemRelease::Signature>,
     handle: CUmemGenericAllocationHandle,
 ) -> Result<CUresult, Bypass> {
+    if let Some(is_last) = own(|own| own.release_multicast(handle.key()))? {
+        return release_multicast(driver, handle, is_last);
+    }
     let released = own(|own| own.release(handle.key()))?;
     let answer = driver.pass();
     if !answer.is_success() {

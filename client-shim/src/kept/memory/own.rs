@@ -64,6 +64,8 @@ pub(crate) struct Own {
     mappings: BTreeMap<u64, Mapping>,
     /// By start.
     reservations: BTreeMap<u64, Reservation>,
+    /// How often the handle of a multicast object must be released.
+    multicasts: BTreeMap<u64, u64>,
     last_id: Id,
 }
 
@@ -79,14 +81,34 @@ impl Own {
     ) {
         // A handle that is given out again was released in a way that nobody saw.
         self.release_all(handle);
+        self.multicasts.remove(&handle);
         self.last_id += 1;
         let allocation = Allocation { size, device, descriptor, is_exportable_by_us, references: 1 };
         self.allocations.insert(self.last_id, allocation);
         self.handles.insert(handle, (self.last_id, 1));
     }
 
+    /// A multicast object has come, or another reference by its handle.
+    pub(crate) fn hold_multicast(&mut self, handle: u64) {
+        *self.multicasts.entry(handle).or_default() += 1;
+    }
+
+    /// The handle of a multicast object is released once; whether it is one, and this was the last time.
+    pub(crate) fn release_multicast(&mut self, handle: u64) -> Option<bool> {
+        let references = self.multicasts.get_mut(&handle)?;
+        *references -= 1;
+        let is_last = *references == 0;
+        if is_last {
+            self.multicasts.remove(&handle);
+        }
+        Some(is_last)
+    }
+
     /// Another reference by handle to what is mapped at an address.
     pub(crate) fn retain(&mut self, handle: u64, address: u64) {
+        if self.multicasts.contains_key(&handle) {
+            return self.hold_multicast(handle);
+        }
         let Some(id) = self.mapping_around(address).and_then(|mapping| mapping.id) else { return };
         let references = &mut self.handles.entry(handle).or_insert((id, 0)).1;
         *references += 1;

@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 71] = [
+const SCENES: [(&str, Scene); 77] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -115,6 +115,12 @@ const SCENES: [(&str, Scene); 71] = [
     ("last-nodes", graphs::last_nodes),
     ("with-graphics", counted::with_resources),
     ("after-graphics", counted::after_resources),
+    ("with-user-object", counted::with_user_object),
+    ("after-user-object", counted::after_user_object),
+    ("with-multicast", counted::with_multicast),
+    ("after-multicast", counted::after_multicast),
+    ("with-texture-reference", counted::with_texture),
+    ("after-texture-reference", counted::after_texture),
 ];
 
 /// Plays a scene.

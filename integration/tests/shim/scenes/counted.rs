@@ -21,3 +21,18 @@ fn is_in_the_way_until_it_ends(kind: &str) {
 fn each_resource_of_graphics_that_one_call_maps_is_in_the_way_until_it_is_given_up() {
     is_in_the_way_until_it_ends("graphics");
 }
+
+#[test]
+fn a_user_object_is_in_the_way_until_its_function_is_called() {
+    is_in_the_way_until_it_ends("user-object");
+}
+
+#[test]
+fn a_multicast_object_is_in_the_way_until_it_is_released_and_mapped_nowhere() {
+    is_in_the_way_until_it_ends("multicast");
+}
+
+#[test]
+fn a_texture_reference_is_in_the_way_until_its_module_is_unloaded() {
+    is_in_the_way_until_it_ends("texture-reference");
+}

@@ -81,3 +81,15 @@ fn reservations_of_a_program_follow_each_other_and_gaps_are_used_again() {
     own.reserve(start, Reservation { size: step, reserved: step });
     assert_eq!(own.enlarged_around(start), None);
 }
+
+#[test]
+fn a_multicast_object_is_released_as_often_as_it_is_held_and_is_no_allocation() {
+    let mut own = Own::default();
+    own.hold_multicast(7);
+    assert!(!own.map(0x1000_0000, SIZE, 0, 7), "it is no allocation");
+    own.retain(7, 0x1000_0000);
+    assert_eq!([7, 7, 7].map(|handle| own.release_multicast(handle)), [Some(false), Some(true), None]);
+    own.hold_multicast(7);
+    own.create(7, SIZE, 0, None, false);
+    assert_eq!(own.release_multicast(7), None, "its handle was given out again");
+}

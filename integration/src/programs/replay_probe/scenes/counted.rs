@@ -1,13 +1,83 @@
 //! What a recovery cannot make again, whether it is there at a fault or no longer.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
-use super::{GpuError, Stage, beside, check};
+use super::{GpuError, PATIENCE, Stage, beside, check, module};
+use crate::programs::gpu::KERNELS;
+use crate::programs::replay_probe::failed;
+use crate::programs::replay_probe::graphs::instantiate;
 use cudarc::driver::sys;
 use serde_json::{Value, json};
+use std::ffi::c_void;
 use std::ptr::{null_mut, without_provenance_mut};
+use std::sync::mpsc::{Sender, channel};
+
+/// `CU_GRAPH_USER_OBJECT_MOVE`, `CU_USER_OBJECT_NO_DESTRUCTOR_SYNC`.
+const MOVE: u32 = 1;
+const NO_SYNC: u32 = 1;
+/// Bytes of a multicast object.
+const SIZE: usize = 2 << 20;
 
 /// Resources of graphics as the simulated driver takes them: any numbers.
 const RESOURCES: [usize; 2] = [0x7700, 0x7800];
+
+extern "C" fn destroyed(data: *mut c_void) {
+    // SAFETY: it is what the user object was made with, and this is called once.
+    let told = unsafe { Box::from_raw(data.cast::<Sender<()>>()) };
+    // Nobody waits where it was not to be destroyed.
+    let _ = told.send(());
+}
+
+/// A user object that a graph had, which is destroyed, and so is what was made executable of it if `ends`.
+fn user_object(ends: bool) -> Result<(), GpuError> {
+    let (say, told) = channel::<()>();
+    let data = Box::into_raw(Box::new(say)).cast();
+    let (mut object, mut graph) = (null_mut(), null_mut());
+    // SAFETY: the results are variables of ours, here and below.
+    let made = unsafe { sys::cuUserObjectCreate(&raw mut object, data, Some(destroyed), 2, NO_SYNC) };
+    check("cuUserObjectCreate", made)?;
+    // SAFETY: as above.
+    check("cuGraphCreate", unsafe { sys::cuGraphCreate(&raw mut graph, 0) })?;
+    // SAFETY: both are ours.
+    check("cuGraphRetainUserObject", unsafe { sys::cuGraphRetainUserObject(graph, object, 1, MOVE) })?;
+    // SAFETY: as above.
+    check("cuUserObjectRelease", unsafe { sys::cuUserObjectRelease(object, 1) })?;
+    let executable = instantiate(graph)?;
+    // SAFETY: it is not used again.
+    check("cuGraphDestroy", unsafe { sys::cuGraphDestroy(graph) })?;
+    if ends {
+        // SAFETY: as above.
+        check("cuGraphExecDestroy", unsafe { sys::cuGraphExecDestroy(executable) })?;
+        told.recv_timeout(PATIENCE).map_err(|error| failed("cuUserObjectCreate", error))?;
+    }
+    Ok(())
+}
+
+/// A multicast object whose handle is released, and which is mapped nowhere any more if `ends`.
+fn multicast(ends: bool) -> Result<(), GpuError> {
+    let (mut handle, mut address) = (0, 0);
+    let prop = sys::CUmulticastObjectProp { numDevices: 1, size: SIZE, handleTypes: 1, flags: 0 };
+    // SAFETY: the results are variables of ours.
+    check("cuMulticastCreate", unsafe { sys::cuMulticastCreate(&raw mut handle, &raw const prop) })?;
+    // SAFETY: as above.
+    check("cuMemAddressReserve", unsafe { sys::cuMemAddressReserve(&raw mut address, SIZE, 0, 0, 0) })?;
+    // SAFETY: both are ours.
+    check("cuMemMap", unsafe { sys::cuMemMap(address, SIZE, 0, handle, 0) })?;
+    if ends {
+        // SAFETY: it is not used again.
+        check("cuMemUnmap", unsafe { sys::cuMemUnmap(address, SIZE) })?;
+    }
+    // SAFETY: as above.
+    check("cuMemRelease", unsafe { sys::cuMemRelease(handle) })
+}
+
+/// A texture reference of a module, which is unloaded if `ends`.
+fn texture(ends: bool) -> Result<(), GpuError> {
+    let (module, mut reference) = (module(KERNELS)?, null_mut());
+    // SAFETY: the result is a variable of ours.
+    check("cuModuleGetTexRef", unsafe { sys::cuModuleGetTexRef(&raw mut reference, module, c"any".as_ptr()) })?;
+    // SAFETY: nothing of it is used again.
+    if ends { check("cuModuleUnload", unsafe { sys::cuModuleUnload(module) }) } else { Ok(()) }
+}
 
 /// Two resources of graphics that are mapped by one call, of which the second one is given up if `ends`.
 fn resources(ends: bool) -> Result<(), GpuError> {
@@ -33,4 +103,28 @@ pub(super) fn with_resources(stage: &Stage) -> Result<Value, GpuError> {
 
 pub(super) fn after_resources(stage: &Stage) -> Result<Value, GpuError> {
     there(stage, resources, true)
+}
+
+pub(super) fn with_user_object(stage: &Stage) -> Result<Value, GpuError> {
+    there(stage, user_object, false)
+}
+
+pub(super) fn after_user_object(stage: &Stage) -> Result<Value, GpuError> {
+    there(stage, user_object, true)
+}
+
+pub(super) fn with_multicast(stage: &Stage) -> Result<Value, GpuError> {
+    there(stage, multicast, false)
+}
+
+pub(super) fn after_multicast(stage: &Stage) -> Result<Value, GpuError> {
+    there(stage, multicast, true)
+}
+
+pub(super) fn with_texture(stage: &Stage) -> Result<Value, GpuError> {
+    there(stage, texture, false)
+}
+
+pub(super) fn after_texture(stage: &Stage) -> Result<Value, GpuError> {
+    there(stage, texture, true)
 }
