@@ -3,7 +3,7 @@
 //! | type | after a recovery |
 //! |---|---|
 //! | a handle | is translated |
-//! | a pointer to where the driver writes a handle | what was written is translated back, the first one of several |
+//! | a pointer to where the driver writes a handle | what was written is translated back, the first one of several; of several nodes all, by whoever knows how many |
 //! | a list of graphs' nodes that the driver reads ([`lists`]), nodes' parameters ([`nodes`]), `CUlaunchConfig` | the handles in it are translated in a copy |
 //! | another structure with handles in it | the call is refused with `CUDA_ERROR_NOT_SUPPORTED` and a line |
 //! | an address on the GPU, one in a list, one among a kernel's arguments, and one in the description of a copy or a set | is translated if it is that of a moved variable ([`moved`]) |

@@ -7,8 +7,8 @@
 //! No handle of a living copy is equal to the name of another object: a name is the address of an object of a dead copy,
 //! which was alive when the copy died, and whose addresses no other copy gets
 //! ([`resources`](super::resources)). An object that ends leaves its name in the table until the next recovery. The driver gives
-//! its handle to another one then, which so has that name for the program: who has to know whether an object is new asks
-//! what is kept, and not the table.
+//! its handle to another one then, which so has that name for the program: whatever the driver writes is named on its way out,
+//! that of a new object, too. Who has to know whether an object is new asks what is kept, and not the table.
 //!
 //! The table changes only while the gate is closed and nobody is inside, so whoever is inside reads it without a lock.
 #![expect(unsafe_code, reason = "publishes a table by its address")]

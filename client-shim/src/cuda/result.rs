@@ -52,6 +52,10 @@ pub(crate) mod header {
     #[expect(non_camel_case_types, reason = "beside the header's names")]
     pub(crate) type CUdeviceptr_listed = CUdeviceptr;
 
+    /// A node that the driver writes.
+    #[expect(non_camel_case_types, reason = "beside the header's names")]
+    pub(crate) type CUgraphNode_made = CUgraphNode;
+
     /// As in the headers of CUDA 11.3 to 11.8. Since CUDA 12 the header gives this name to `cuGetProcAddress_v2`,
     /// while the library still has both, so bindings made from a newer header lack it.
     #[expect(non_snake_case, reason = "the header's name")]

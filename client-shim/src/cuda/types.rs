@@ -155,6 +155,11 @@ kinds! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CUdeviceptr_listed(pub(crate) u64);
 
+/// A node that the driver writes, and not a list of them.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CUgraphNode_made(pub(crate) CUgraphNode);
+
 // The same with handles in it.
 kinds! {
     with_handles:

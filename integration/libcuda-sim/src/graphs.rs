@@ -123,6 +123,8 @@ pub(crate) struct Capture {
 pub(crate) struct Graphs {
     pub(crate) graphs: Table<usize, Graph>,
     pub(crate) nodes: Table<usize, Node>,
+    /// Handles of destroyed nodes: a new one gets the latest, as from an allocator of objects.
+    pub(crate) spare: Vec<usize>,
     pub(crate) executables: Table<usize, Vec<Step>>,
     /// By stream.
     pub(crate) captures: Table<usize, Capture>,

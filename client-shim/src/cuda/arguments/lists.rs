@@ -4,7 +4,7 @@
 use super::{Argument, Launched, Pointee, Untranslatable};
 use crate::cuda::{
     names::{current_of, name_of},
-    types::CUgraphNode,
+    types::{CUgraphNode, CUgraphNode_made},
 };
 
 impl Argument for CUgraphNode {
@@ -31,6 +31,15 @@ impl Pointee for CUgraphNode {
 
     fn original(copy: &Vec<Self>) -> *const Self {
         copy.as_ptr()
+    }
+}
+
+impl Pointee for CUgraphNode_made {
+    type Copy = ();
+
+    unsafe fn name_result(pointer: *mut Self) {
+        // SAFETY: by the contract the driver has written one there, or it is null.
+        unsafe { name_nodes(pointer.cast(), 1) };
     }
 }
 

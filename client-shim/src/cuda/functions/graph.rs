@@ -9,67 +9,67 @@ macro_rules! graph {
                 fn cuDeviceGraphMemTrim(device: CUdevice);
                 fn cuDeviceSetGraphMemAttribute(device: CUdevice, attr: CUgraphMem_attribute, value: *mut c_void);
                 fn cuGraphAddBatchMemOpNode(
-                    graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+                    graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS,
                 ) then kept::graphs::refuse(name!(), kept::account::Reason::GraphNode, graph);
                 fn cuGraphAddChildGraphNode(
-                    graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+                    graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, child_graph: CUgraph,
-                ) then kept::graphs::embedded(name!(), graph, written!(graph_node), child_graph);
+                ) then kept::graphs::embedded(name!(), graph, written!(graph_node).0, child_graph);
                 fn cuGraphAddDependencies_v2(
                     graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edge_data: *const CUgraphEdgeData,
                     num_dependencies: usize,
                 ) then kept::graphs::rearranged(name!(), graph);
                 fn cuGraphAddEmptyNode(
-                    graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+                    graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize,
-                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
+                ) then kept::graphs::added(name!(), graph, written!(graph_node).0, None);
                 fn cuGraphAddEventRecordNode(
-                    graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+                    graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, event: CUevent,
-                ): RecordsEventElsewhere then kept::graphs::added(name!(), graph, written!(graph_node), None);
+                ): RecordsEventElsewhere then kept::graphs::added(name!(), graph, written!(graph_node).0, None);
                 fn cuGraphAddEventWaitNode(
-                    graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+                    graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, event: CUevent,
-                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
+                ) then kept::graphs::added(name!(), graph, written!(graph_node).0, None);
                 fn cuGraphAddExternalSemaphoresSignalNode(
-                    graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+                    graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS,
                 ) then kept::graphs::refuse(name!(), kept::account::Reason::GraphNode, graph);
                 fn cuGraphAddExternalSemaphoresWaitNode(
-                    graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+                    graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS,
                 ) then kept::graphs::refuse(name!(), kept::account::Reason::GraphNode, graph);
                 fn cuGraphAddHostNode(
-                    graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+                    graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_HOST_NODE_PARAMS,
-                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
+                ) then kept::graphs::added(name!(), graph, written!(graph_node).0, None);
                 fn cuGraphAddKernelNode_v2(
-                    graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+                    graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_KERNEL_NODE_PARAMS,
-                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
+                ) then kept::graphs::added(name!(), graph, written!(graph_node).0, None);
                 fn cuGraphAddMemAllocNode(
-                    graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+                    graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
                 ) then kept::graphs::refuse(name!(), kept::account::Reason::GraphNode, graph);
                 fn cuGraphAddMemFreeNode(
-                    graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+                    graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, dptr: CUdeviceptr,
                 ) then kept::graphs::refuse(name!(), kept::account::Reason::GraphNode, graph);
                 fn cuGraphAddMemcpyNode(
-                    graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+                    graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, copy_params: *const CUDA_MEMCPY3D, ctx: CUcontext,
-                ) then kept::graphs::added(name!(), graph, written!(graph_node), Some(ctx));
+                ) then kept::graphs::added(name!(), graph, written!(graph_node).0, Some(ctx));
                 fn cuGraphAddMemsetNode(
-                    graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+                    graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, memset_params: *const CUDA_MEMSET_NODE_PARAMS, ctx: CUcontext,
-                ) then kept::graphs::added(name!(), graph, written!(graph_node), Some(ctx));
+                ) then kept::graphs::added(name!(), graph, written!(graph_node).0, Some(ctx));
                 fn cuGraphAddNode_v2(
-                    graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+                    graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     dependency_data: *const CUgraphEdgeData, num_dependencies: usize,
                     node_params: *mut CUgraphNodeParams,
                 ): RecordsEventElsewhere then kept::graphs::added_by(
-                    name!(), graph, written!(graph_node), node_params,
+                    name!(), graph, written!(graph_node).0, node_params,
                 );
                 fn cuGraphBatchMemOpNodeGetParams(
                     node: CUgraphNode, node_params_out: *mut CUDA_BATCH_MEM_OP_NODE_PARAMS,
@@ -192,8 +192,8 @@ macro_rules! graph {
                     node: CUgraphNode, node_params: *const CUDA_MEMSET_NODE_PARAMS,
                 ) then kept::graphs::changed(name!(), node, None);
                 fn cuGraphNodeFindInClone(
-                    node: *mut CUgraphNode, original_node: CUgraphNode, cloned_graph: CUgraph,
-                ) then kept::graphs::named(node);
+                    node: *mut CUgraphNode_made, original_node: CUgraphNode, cloned_graph: CUgraph,
+                );
                 fn cuGraphNodeGetDependencies_v2(
                     node: CUgraphNode, dependencies: *mut CUgraphNode, edge_data: *mut CUgraphEdgeData,
                     num_dependencies: *mut usize,
@@ -228,21 +228,21 @@ macro_rules! graph {
                     graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, num_dependencies: usize,
                 ) then kept::graphs::rearranged(name!(), graph);
                 fn cuGraphAddKernelNode(
-                    graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+                    graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_KERNEL_NODE_PARAMS_v1,
-                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
+                ) then kept::graphs::added(name!(), graph, written!(graph_node).0, None);
                 fn cuGraphAddNode(
-                    graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+                    graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *mut CUgraphNodeParams,
                 ): RecordsEventElsewhere then kept::graphs::added_by(
-                    name!(), graph, written!(graph_node), node_params,
+                    name!(), graph, written!(graph_node).0, node_params,
                 );
                 fn cuGraphAddNode_v3(
-                    graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
+                    graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     dependency_data: *const CUgraphEdgeData, num_dependencies: usize,
                     node_params: *mut CUgraphNodeParams,
                 ): RecordsEventElsewhere then kept::graphs::added_by(
-                    name!(), graph, written!(graph_node), node_params,
+                    name!(), graph, written!(graph_node).0, node_params,
                 );
                 fn cuGraphExecGetId(graph_exec: CUgraphExec, graph_id: *mut c_uint);
                 fn cuGraphExecKernelNodeSetParams(

@@ -18,6 +18,7 @@ const NEWER: [(&str, &str); 2] = [
 fn types_of(arguments: &str) -> String {
     let plain = arguments.replace("::core::ffi::", "").replace(char::is_whitespace, "");
     let plain = plain.replace("PARAMS_v1", "PARAMS").replace("Params_filled", "Params").replace("ptr_listed", "ptr");
+    let plain = plain.replace("Node_made", "Node");
     let typed = plain.trim_matches(['(', ')']).split(',').filter_map(|argument| argument.split_once(':'));
     typed.map(|(_, of)| of).collect::<Vec<_>>().join(",")
 }

@@ -57,7 +57,9 @@ pub(super) fn of_clone(original: &Plan, clone: CUgraph) -> BTreeMap<usize, usize
     let with_places = |node: &&Node| node.work.place().is_some() || node.work.embedded().is_some();
     for node in original.nodes.iter().filter(with_places) {
         let mut found = CUgraphNode(0);
-        if !driver!(graph::cuGraphNodeFindInClone(&raw mut found, CUgraphNode(node.handle), clone)).is_success() {
+        if !driver!(graph::cuGraphNodeFindInClone((&raw mut found).cast(), CUgraphNode(node.handle), clone))
+            .is_success()
+        {
             continue;
         }
         places.extend(node.work.place().map(|context| (found.0, context)));

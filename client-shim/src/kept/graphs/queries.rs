@@ -22,7 +22,7 @@ pub(crate) fn listed(list: *mut CUgraphNode, count: *const usize) {
 }
 
 /// Names the one node that the driver has written.
-pub(crate) fn named(place: *mut CUgraphNode) {
+fn named(place: *mut CUgraphNode) {
     // SAFETY: the driver has just written there.
     unsafe { name_nodes(place, 1) };
 }

@@ -63,7 +63,7 @@ fn enter_for(context: usize, renamed: &Renamed) -> Result<CUcontext, Failed> {
 /// Adds a node without any before it.
 pub(super) fn add(graph: CUgraph, work: &Work, renamed: &mut Renamed) -> Result<CUgraphNode, Failed> {
     let mut node = CUgraphNode(0);
-    let (into, none) = (&raw mut node, ptr::null());
+    let (into, none) = ((&raw mut node).cast(), ptr::null());
     let (call, answer) = match work {
         Work::Launch(launch) => {
             enter_for(launch.context, renamed)?;
@@ -116,7 +116,7 @@ fn add_child(graph: CUgraph, embedded: usize, plan: &Plan, renamed: &mut Renamed
     let mut inner = renamed.clone();
     let original = build(plan, &mut inner)?;
     let (mut node, mut copy) = (CUgraphNode(0), CUgraph(0));
-    let answer = driver!(graph::cuGraphAddChildGraphNode(&raw mut node, graph, ptr::null(), 0, original));
+    let answer = driver!(graph::cuGraphAddChildGraphNode((&raw mut node).cast(), graph, ptr::null(), 0, original));
     checked("cuGraphAddChildGraphNode", answer)?;
     let answer = driver!(graph::cuGraphChildGraphNodeGetGraph(node, &raw mut copy));
     checked("cuGraphChildGraphNodeGetGraph", answer)?;
@@ -126,7 +126,7 @@ fn add_child(graph: CUgraph, embedded: usize, plan: &Plan, renamed: &mut Renamed
     let made: BTreeMap<_, _> = plan.nodes.iter().map(|of| (of.handle, inner[&of.handle])).collect();
     for (handle, original) in made {
         let mut found = CUgraphNode(0);
-        let answer = driver!(graph::cuGraphNodeFindInClone(&raw mut found, CUgraphNode(original), copy));
+        let answer = driver!(graph::cuGraphNodeFindInClone((&raw mut found).cast(), CUgraphNode(original), copy));
         // A node that is not found keeps its name, which the driver will not know.
         renamed.insert(handle, if answer.is_success() { found.0 } else { handle });
     }

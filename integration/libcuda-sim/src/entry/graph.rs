@@ -41,8 +41,9 @@ fn list(nodes: &In<usize>, count: usize) -> Outcome<Vec<usize>> {
 
 fn add(place: &Out<usize>, graph: usize, before: &In<usize>, count: usize, task: Task) -> Outcome {
     let driver = driver()?;
-    let handle = driver.new_handle();
-    driver.tables().graphs.add(handle, graph, &list(before, count)?, task)?;
+    let (before, mut tables) = (list(before, count)?, driver.tables());
+    let handle = tables.graphs.spare.pop().unwrap_or_else(|| driver.new_handle());
+    tables.graphs.add(handle, graph, &before, task)?;
     place.put(handle)
 }
 
@@ -111,6 +112,7 @@ entry_points! {
         graph.nodes.retain(|of| *of != node);
         graph.edges.retain(|(from, to, _)| ![*from, *to].contains(&node));
         tables.graphs.nodes.remove(&node);
+        tables.graphs.spare.push(node);
         Ok(())
     }
 

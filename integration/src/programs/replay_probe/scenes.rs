@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 77] = [
+const SCENES: [(&str, Scene); 78] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -113,6 +113,7 @@ const SCENES: [(&str, Scene); 77] = [
     ("places-of-nodes", graphs::places),
     ("wrong-nodes", graphs::wrong_nodes),
     ("last-nodes", graphs::last_nodes),
+    ("nodes-again", graphs::nodes_again),
     ("with-graphics", counted::with_resources),
     ("after-graphics", counted::after_resources),
     ("with-user-object", counted::with_user_object),

@@ -41,3 +41,13 @@ fn attributes_of_nodes_that_cuda_13_has_added_are_given_again() {
         assert_eq!(line["heard"], json!({ "found": FOUND, "told": [[0, 1], [0, 1], [0, 1]] }), "{subject}: {line}");
     });
 }
+
+/// The driver gives a new node the handle of one that has ended, which has another name since the fault.
+#[test]
+fn a_node_is_named_as_when_it_was_added_whichever_handle_it_has() {
+    once(|subject| {
+        let line = play_alone(subject, "nodes-again", &[]);
+        let heard = json!({ "found": FOUND, "is_same": true, "is_in_clone": true });
+        assert_eq!(line["heard"], heard, "{subject}: {line}");
+    });
+}

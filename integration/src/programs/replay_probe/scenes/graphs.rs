@@ -190,3 +190,35 @@ pub(super) fn last_nodes(stage: &Stage) -> Result<Value, GpuError> {
     check("cuStreamEndCapture", unsafe { sys::cuStreamEndCapture(captured, &raw mut of) })?;
     Ok(json!({ "found": found, "is_graph": of == graph, "is_node": last == [node] }))
 }
+
+fn nodes_of(graph: sys::CUgraph) -> Result<Vec<sys::CUgraphNode>, GpuError> {
+    let mut count = 0;
+    // SAFETY: the results are variables of ours, here and below.
+    check("cuGraphGetNodes", unsafe { sys::cuGraphGetNodes(graph, null_mut(), &raw mut count) })?;
+    let mut nodes = vec![null_mut(); count];
+    if count > 0 {
+        // SAFETY: as above.
+        check("cuGraphGetNodes", unsafe { sys::cuGraphGetNodes(graph, nodes.as_mut_ptr(), &raw mut count) })?;
+    }
+    Ok(nodes)
+}
+
+/// Nodes that are added after a fault, in each way, where others have ended whose handles they get: whether the driver names
+/// them as it did when they were added.
+pub(super) fn nodes_again(stage: &Stage) -> Result<Value, GpuError> {
+    let (graph, context) = (graph()?, current()?);
+    let nodes = [empty(graph)?, empty(graph)?, empty(graph)?];
+    let found = beside::fault(stage)?;
+    for node in &nodes[1..] {
+        // SAFETY: it is not used again.
+        check("cuGraphDestroyNode", unsafe { sys::cuGraphDestroyNode(*node) })?;
+    }
+    let added = [empty(graph)?, set(graph, stage.others, context)?];
+    let (mut clone, mut of_clone) = (null_mut(), null_mut());
+    // SAFETY: the results are variables of ours.
+    check("cuGraphClone", unsafe { sys::cuGraphClone(&raw mut clone, graph) })?;
+    // SAFETY: as above.
+    check("cuGraphNodeFindInClone", unsafe { sys::cuGraphNodeFindInClone(&raw mut of_clone, added[1], clone) })?;
+    let is_same = nodes_of(graph)? == [nodes[0], added[0], added[1]];
+    Ok(json!({ "found": found, "is_same": is_same, "is_in_clone": nodes_of(clone)?.contains(&of_clone) }))
+}
