@@ -5,8 +5,8 @@ mod captures;
 mod counted;
 mod functions;
 mod gpus;
-mod told;
 mod graphs;
+mod told;
 mod unheard;
 mod variables;
 

@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 78] = [
+const SCENES: &[(&str, Scene)] = &[
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),

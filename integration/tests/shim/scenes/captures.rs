@@ -1,8 +1,8 @@
 //! Captures that nobody ends by `cuStreamEndCapture`, or that it does not end, and how threads are set that work beside captures of others.
 
-use super::is_as_on_a_gpu;
-use super::{DIED, FOUND, play, play_alone};
+use super::{DIED, FOUND, is_as_on_a_gpu, play, play_alone};
 use integration::under_test::once;
+use serde_json::json;
 
 /// More memory in sum than there is comes and goes after the capture's end, and a fault is recovered from.
 #[test]
