@@ -1,35 +1,29 @@
 //! What the program has by allocation: blocks, in slabs, on devices. Pure bookkeeping: it calls nobody.
 //!
 //! A request of [`LARGE`] bytes or more has a slab of its own. Smaller ones share slabs whose size grows with what the
-//! device holds already: a [`SHARE`]th of it, between [`PAGE`] and [`LARGEST`]. So a program with little memory wastes
+//! device holds already: a part of it ([`room`]), between [`PAGE`] and [`LARGEST`]. So a program with little memory wastes
 //! little, one with much has few slabs (a remap costs about 37 µs for each, published for an A100), and what is lost by
 //! rounding stays below that share.
 
+mod ordered;
+mod room;
 pub(crate) mod survey;
+
+pub(crate) use ordered::Pending;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
-    arena,
     extents::{Extents, GRAIN},
-    kept_ranges::KeptRange,
     pools::known::Pools,
     region::{PAGE, Region},
 };
-use crate::process::descriptors::Held;
-use crate::{
-    cuda::types::{CUdevice, CUevent},
-    process::settings::succession,
-};
+use crate::{cuda::types::CUdevice, process::descriptors::Held};
 
 /// From this size on a request has a slab of its own, in bytes.
 const LARGE: u64 = 32 << 20;
 /// Largest slab for several requests, in bytes.
 const LARGEST: u64 = 256 << 20;
-/// What waits to be freed that is looked at for somebody who could have it.
-const LOOKED_AT: usize = 256;
-/// A new slab is such a part of what the device's slabs hold.
-const SHARE: u64 = 8;
 
 /// A slab.
 #[derive(Debug)]
@@ -85,17 +79,6 @@ pub(super) struct Piece {
 #[must_use = "its memory is to be given back"]
 pub(crate) struct Emptied(pub(super) Region);
 
-/// A block that is freed when the event has come.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pending {
-    /// Its address.
-    pub(crate) address: u64,
-    /// Recorded where the program freed it.
-    pub(crate) event: CUevent,
-    /// The stream in whose order that was, by name; 0 for one that has ended.
-    pub(crate) order: usize,
-}
-
 /// All of it.
 #[derive(Debug, Default)]
 pub(crate) struct Slabs {
@@ -142,35 +125,6 @@ impl Slabs {
         slab.free.take_at(0, size.next_multiple_of(GRAIN)).then(|| self.note(base, 0, device, context, size))
     }
 
-    /// Gives a block that was freed in a stream's order to who asks in the same order for as many bytes of the same pool; its
-    /// address, and the event that nobody needs any longer.
-    pub(crate) fn again(&mut self, order: usize, context: usize, pool: usize, size: u64) -> Option<(u64, CUevent)> {
-        if order == 0 {
-            return None;
-        }
-        let taken = size.next_multiple_of(GRAIN);
-        let is_it = |waiting: &Pending| {
-            let block = self.blocks.get(&waiting.address);
-            waiting.order == order
-                && block.is_some_and(|block| block.context == context && block.taken() == taken)
-                && self.pools.of(waiting.address) == Some(pool)
-        };
-        let at = self.pending.iter().take(LOOKED_AT).position(is_it)?;
-        let Pending { address, event, .. } = self.pending.remove(at)?;
-        self.last_number += 1;
-        let block = self.blocks.get_mut(&address)?;
-        (block.size, block.number, block.is_freed) = (size, self.last_number, false);
-        self.pools.gave(address);
-        self.pools.took(pool, address, size);
-        Some((address, event))
-    }
-
-    /// A stream by name, or with 0 any one, may have ended: what was freed in its order waits for that alone.
-    pub(crate) fn order_ends(&mut self, stream: usize) {
-        let ended = self.pending.iter_mut().filter(|waiting| stream == 0 || waiting.order == stream);
-        ended.for_each(|waiting| waiting.order = 0);
-    }
-
     /// Adds a slab and places a block in it, for which it is large enough.
     pub(crate) fn add(&mut self, region: Region, context: usize, size: u64) -> u64 {
         let (base, device) = (region.base, region.device);
@@ -187,46 +141,6 @@ impl Slabs {
         self.blocks
             .insert(slab + start, Block { size, context, device, number: self.last_number, slab, is_freed: false });
         slab + start
-    }
-
-    /// How large a new slab for a request should be, and how large it must be.
-    pub(crate) fn slab_size(&self, device: CUdevice, size: u64) -> Option<(u64, u64)> {
-        let least = size.checked_next_multiple_of(PAGE)?;
-        if least >= LARGE {
-            return Some((least, least));
-        }
-        let held: u64 =
-            self.slabs.values().map(|slab| &slab.region).filter(|of| of.device == device).map(|of| of.size).sum();
-        Some(((held / SHARE).next_multiple_of(PAGE).clamp(least, LARGEST), least))
-    }
-
-    /// A free address for a new slab, 0 if the driver is to choose. Nobody else gets it until the slab is added, and given
-    /// back, or until [`Slabs::unclaim`].
-    pub(crate) fn claim(&mut self, device: CUdevice, size: u64) -> u64 {
-        // A standby leaves the addresses alone that its predecessor may have, and that it will need.
-        let Some(first) = arena::of(device, succession::lane()) else { return 0 };
-        let end = first + arena::LENGTH;
-        let slabs = self.slabs.range(first..end).map(|(&base, slab)| (base, slab.region.size));
-        let mut taken: Vec<(u64, u64)> =
-            slabs.chain(self.claims.range(first..end).map(|(&at, &of)| (at, of))).collect();
-        taken.sort_unstable();
-        let mut at = first;
-        for (base, length) in taken {
-            if base.saturating_sub(at) >= size {
-                break;
-            }
-            at = at.max(base + length);
-        }
-        if end.saturating_sub(at) < size {
-            return 0;
-        }
-        self.claims.insert(at, size);
-        at
-    }
-
-    /// The address is free again.
-    pub(crate) fn unclaim(&mut self, address: u64) {
-        self.claims.remove(&address);
     }
 
     /// Notes that the program frees the block at an address; `None` if it has none there.
@@ -331,37 +245,6 @@ impl Slabs {
         addresses.into_iter().filter_map(|address| self.remove(address)).collect()
     }
 
-    /// The empty slabs of a device: where each begins, and its bytes.
-    fn all_empty(&self, device: CUdevice) -> impl Iterator<Item = (u64, u64)> {
-        let all = self.slabs.values().filter(move |slab| slab.region.device == device && slab.free.is_empty());
-        all.map(|slab| (slab.region.base, slab.region.size))
-    }
-
-    /// Bytes of them.
-    fn empty(&self, device: CUdevice) -> u64 {
-        self.all_empty(device).map(|(_, size)| size).sum()
-    }
-
-    /// Takes empty slabs of a device, which it needs for something else, but for so many bytes at most.
-    pub(crate) fn take_empty(&mut self, device: CUdevice, kept: u64) -> Vec<Emptied> {
-        let mut left = 0_u64;
-        let is_taken = |(base, size): (u64, u64)| {
-            left = left.saturating_add(size);
-            (left > kept).then_some(base)
-        };
-        let bases: Vec<u64> = self.all_empty(device).filter_map(is_taken).collect();
-        bases.into_iter().filter_map(|base| self.emptied(base)).collect()
-    }
-
-    /// Bytes of a device's slabs that are free for small requests.
-    pub(crate) fn spare(&self, device: CUdevice) -> u64 {
-        self.slabs
-            .values()
-            .filter(|slab| slab.is_shared && slab.region.device == device)
-            .map(|slab| slab.free.free())
-            .sum()
-    }
-
     /// The devices that may use a device's memory, besides itself.
     pub(crate) fn peers(&self, device: CUdevice) -> Vec<CUdevice> {
         self.peers.get(&device).into_iter().flatten().copied().collect()
@@ -372,21 +255,6 @@ impl Slabs {
         self.peers.entry(owner).or_default().insert(user);
         let regions = self.slabs.values().map(|slab| &slab.region).filter(|region| region.device == owner);
         regions.map(|region| (region.base, region.size)).collect()
-    }
-
-    /// Every slab that has a descriptor.
-    pub(super) fn kept(&self) -> impl Iterator<Item = KeptRange> {
-        self.slabs.values().filter_map(|slab| {
-            let Region { base, size, device, descriptor } = &slab.region;
-            Some(KeptRange { base: *base, size: *size, offset: 0, device: *device, descriptor: descriptor.number()? })
-        })
-    }
-
-    /// Tells of every slab.
-    pub(super) fn each_outside(&self, tell: &mut dyn FnMut(&Held, CUdevice, u64, u64)) {
-        for Slab { region, .. } in self.slabs.values() {
-            tell(&region.descriptor, region.device, region.size, region.base);
-        }
     }
 
     /// Adds a predecessor's slab with those parts of it, address and bytes, that are known to be used; the rest is free

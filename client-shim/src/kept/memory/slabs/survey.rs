@@ -1,7 +1,11 @@
 //! What a copy of the driver that knows nothing must be told, and what changes when it has been.
 
-use super::{Block, Emptied, Slabs};
-use crate::{cuda::types::CUdevice, kept::memory::region::Region};
+use super::{Block, Emptied, Slab, Slabs};
+use crate::{
+    cuda::types::CUdevice,
+    kept::memory::{kept_ranges::KeptRange, region::Region},
+    process::descriptors::Held,
+};
 
 /// A slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +36,21 @@ impl Slabs {
             }
         });
         ranges.collect()
+    }
+
+    /// Every slab that has a descriptor.
+    pub(in crate::kept::memory) fn kept(&self) -> impl Iterator<Item = KeptRange> {
+        self.slabs.values().filter_map(|slab| {
+            let Region { base, size, device, descriptor } = &slab.region;
+            Some(KeptRange { base: *base, size: *size, offset: 0, device: *device, descriptor: descriptor.number()? })
+        })
+    }
+
+    /// Tells of every slab.
+    pub(in crate::kept::memory) fn each_outside(&self, tell: &mut dyn FnMut(&Held, CUdevice, u64, u64)) {
+        for Slab { region, .. } in self.slabs.values() {
+            tell(&region.descriptor, region.device, region.size, region.base);
+        }
     }
 
     /// Which devices may use whose memory: owner and user.
