@@ -11,7 +11,7 @@
 //! | `CU_MEMHOSTALLOC_WRITECOMBINED` | a hint: the pages are cached like all others |
 //! | what `cuMemHostGetFlags` says | what the driver says of a page of its own with the same flags |
 //! | what `cuPointerGetAttribute` says | what the driver says of registered memory |
-//! | `cuMemHostUnregister` of it | refused with 713, as documented of what was not registered |
+//! | `cuMemHostUnregister` of it | refused with `CUDA_ERROR_INVALID_VALUE`, as the driver does (measured, driver 580) |
 //!
 //! Where the driver does not register the pages, or would reach them by another address, it allocates as ever, and the
 //! memory is counted as not recoverable.
@@ -154,16 +154,13 @@ pub(crate) fn register_range(start: *mut c_void, size: usize, flags: c_uint) -> 
     keep("cuMemHostRegister", start.addr(), Recipe::HostRange { context: context()?, size, flags })
 }
 
-/// `CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED`.
-const NOT_REGISTERED: CUresult = CUresult(713);
-
 /// Logic of `cuMemHostUnregister`. What a program has allocated it has not registered.
 pub(crate) fn unregister_range(
     driver: &mut Driver<cuMemHostUnregister::Signature>,
     start: *mut c_void,
 ) -> Result<CUresult, Bypass> {
     if recipes(|recipes| recipes.host_memory(start.addr()))?.is_some() {
-        return Ok(NOT_REGISTERED);
+        return Ok(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
     destroyed(start.addr(), || driver.pass())
 }

@@ -155,6 +155,7 @@ entry_points! {
         let mut tables = driver.tables();
         match tables.ranges.0.get(&address) {
             Some(Range { owner: Owner::Registered { .. }, .. }) => {}
+            Some(Range { owner: Owner::Host { .. }, .. }) => return Err(Code::INVALID_VALUE),
             _ => return Err(Code::HOST_MEMORY_NOT_REGISTERED),
         }
         tables.ranges.0.remove(&address);
