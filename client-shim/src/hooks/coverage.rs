@@ -65,6 +65,7 @@ fn fate(reason: Option<&str>, logic: &str) -> Option<Fate> {
         "kept::graphs::listed",
         "kept::graphs::named",
         "kept::graphs::depend",
+        "kept::streams::ids",
         "kept::streams::last_of",
     ];
     let writes = ["kept::code::variables::copied", "kept::code::variables::overwritten", "kept::code::variables::set"];

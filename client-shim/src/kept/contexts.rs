@@ -102,12 +102,12 @@ fn end(context: CUcontext) -> Result<(), Bypass> {
         objects.ids.forget_context(names::name_of(context.0));
     })?;
     end_captures(|_, of| of == context.0)?;
-    memory(|memory| {
-        memory.slabs.order_ends(0);
+    let (emptied, events) = memory(|memory| {
+        memory.slabs.pending.order_ends(0);
         memory.slabs.remove_context(context.0)
-    })?
-    .into_iter()
-    .try_for_each(freeing::give_back)
+    })?;
+    events.into_iter().for_each(|event| freeing::destroy(Some(event)));
+    emptied.into_iter().try_for_each(freeing::give_back)
 }
 
 /// After `cuCtxEnablePeerAccess`: the current context's device may use the peer's memory, also what is there already.

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "calls the driver and reads what it has written")]
 
 pub(crate) mod callbacks;
+pub(crate) mod ids;
 mod last;
 
 use std::ffi::{c_int, c_uint};
@@ -44,7 +45,7 @@ pub(crate) use last::last_of;
 /// A stream was made.
 pub(crate) fn stream(stream: CUstream, flags: c_uint, priority: Option<c_int>) -> Result<(), Bypass> {
     progress::made_stream(names::name_of(stream.0));
-    memory(|memory| memory.slabs.order_ends(names::name_of(stream.0)))?;
+    memory(|memory| memory.slabs.pending.order_ends(names::name_of(stream.0)))?;
     keep("cuStreamCreate", stream.0, Recipe::Stream { context: context()?, flags, priority })
 }
 
@@ -174,7 +175,7 @@ pub(crate) fn end_stream(
     stream: CUstream,
 ) -> Result<CUresult, Bypass> {
     // Before another one can have its handle.
-    memory(|memory| memory.slabs.order_ends(names::name_of(stream.0)))?;
+    memory(|memory| memory.slabs.pending.order_ends(names::name_of(stream.0)))?;
     let answer = ends(driver, stream)?;
     if answer.is_success() {
         objects(|objects| objects.ids.forget_stream(names::name_of(stream.0)))?;

@@ -44,7 +44,7 @@ macro_rules! stream {
                 fn cuStreamGetDevice(stream: CUstream, device: *mut CUdevice) / _ptsz;
                 fn cuStreamGetFlags(stream: CUstream, flags: *mut c_uint) / _ptsz;
                 fn cuStreamGetId(stream: CUstream, stream_id: *mut c_ulonglong) / _ptsz
-                    then kept::objects::ids::stream_id(&FUNCTION, stream, stream_id);
+                    then kept::streams::ids::id(&FUNCTION, stream, stream_id);
                 fn cuStreamGetPriority(stream: CUstream, priority: *mut c_int) / _ptsz;
                 fn cuStreamIsCapturing(stream: CUstream, capture_status: *mut CUstreamCaptureStatus) / _ptsz;
                 fn cuStreamQuery(stream: CUstream) / _ptsz: FinishesStream;

@@ -7,7 +7,6 @@ use super::{
     extents::GRAIN,
     freeing,
     region::{self, Failure, Region},
-    wait_for_the_outside,
 };
 use crate::{
     cuda::{
@@ -114,9 +113,7 @@ pub(super) fn obtain_aligned(size: usize, alignment: u64) -> Result<Result<u64, 
     let made = match make(device, wanted)? {
         Err(Failure::OutOfMemory) => {
             // Less will do, and what is empty, or will be when it is waited for, is given back for it.
-            freeing::wait_for_pending()?;
-            memory(|memory| memory.slabs.take_empty(device, 0))?.into_iter().try_for_each(freeing::give_back)?;
-            wait_for_the_outside();
+            freeing::make_room(device)?;
             make(device, least)?
         }
         made => made,

@@ -16,7 +16,7 @@ pub(crate) mod view;
 
 use std::ffi::c_uint;
 
-use super::{allocation, freeing};
+use super::{allocation, freeing, slabs::Freed};
 use crate::{
     cuda::{
         call::{Bypass, Driver},
@@ -141,7 +141,9 @@ fn make(layout: Layout, is_plain: bool) -> Result<Result<Handles, Reason>, Bypas
     };
     let made = freeing::apart(|| view_of(address, &layout, is_plain));
     let Ok((external, Handles { mipmapped, array })) = made else {
-        free(address)?;
+        if let Some(block) = memory(|memory| memory.slabs.mark_freed(address))? {
+            free(Freed { address, number: block.number })?;
+        }
         return Ok(Err(Reason::Array));
     };
     recipes(|recipes| {
@@ -213,10 +215,11 @@ fn undone(of: OfArray, names: &[usize]) -> Result<CUresult, Bypass> {
         return Ok(INVALID_HANDLE);
     }
     reached("array-taken");
-    if memory(|memory| memory.slabs.mark_freed(of.address))?.is_none() {
+    let Some(block) = memory(|memory| memory.slabs.mark_freed(of.address))? else {
         recipes(|recipes| recipes.put_back(taken))?;
         return Ok(INVALID_HANDLE);
-    }
+    };
+    let freed = Freed { address: of.address, number: block.number };
     let answer = freeing::inside(of.context, || {
         let answer = driver!(array::cuMipmappedArrayDestroy(CUmipmappedArray(of.mipmapped)));
         if answer.is_success() {
@@ -231,15 +234,16 @@ fn undone(of: OfArray, names: &[usize]) -> Result<CUresult, Bypass> {
     }
     recipes(|recipes| recipes.dangle(&gone))?;
     if is_waited_for {
-        free(of.address)?;
+        free(freed)?;
     } else {
-        memory(|memory| memory.slabs.deferred.push(of.address))?;
+        memory(|memory| memory.slabs.deferred.push(freed))?;
     }
     Ok(answer)
 }
 
-fn free(address: u64) -> Result<(), Bypass> {
-    freeing::finish(address)?;
+fn free(freed: Freed) -> Result<(), Bypass> {
+    freeing::finish(freed)?;
+    freeing::reclaim_deferred()?;
     freeing::reclaim()
 }
 

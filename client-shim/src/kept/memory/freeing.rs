@@ -6,7 +6,15 @@
 //! in a call that has nothing to do with a capture, is done in the mode in which it breaks nobody's ([`apart`]).
 #![expect(unsafe_code, reason = "calls the driver")]
 
-use super::slabs::{Emptied, Pending};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    slabs::{Emptied, Freed, Pending, Settled},
+    wait_for_the_outside,
+};
 use crate::cuda::{
     call::{Bypass, Driver},
     functions::{
@@ -15,9 +23,9 @@ use crate::cuda::{
     },
     names,
     result::CUresult,
-    types::{CUcontext, CUdeviceptr, CUevent, CUstream, CUstreamCaptureStatus},
+    types::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUstream, CUstreamCaptureStatus},
 };
-use crate::kept::{account, is_capturing, memory, memory::Memory, objects::current::context, recipes, work::progress};
+use crate::kept::{account, is_capturing, memory, objects::current::context, recipes, work::progress};
 use crate::process::settings;
 
 /// `CU_EVENT_DISABLE_TIMING`.
@@ -29,6 +37,10 @@ pub(super) const FIRST_HANDLE: usize = 3;
 const RELAXED: u32 = 2;
 /// What waits to be freed that is looked at in a call; a free that waits is made by one.
 const LOOKED_AT: usize = 16;
+/// The same where a program asks how much is free.
+const MANY: usize = 1024;
+/// How long other threads are waited for that are giving memory back.
+const OTHERS: Duration = Duration::from_secs(1);
 
 /// Does something that is forbidden while another thread captures a stream, and would break its capture.
 pub(super) fn apart<T>(work: impl FnOnce() -> T) -> T {
@@ -47,8 +59,9 @@ pub(crate) fn now(driver: &mut Driver<cuMemFree_v2::Signature>, address: CUdevic
         let answer = driver.pass();
         return Ok(account::after_free(address, answer));
     };
+    let freed = Freed { address, number: block.number };
     if is_capturing()? {
-        memory(|memory| memory.slabs.deferred.push(address))?;
+        memory(|memory| memory.slabs.deferred.push(freed))?;
         return Ok(CUresult::CUDA_SUCCESS);
     }
     let answer = wait_for(block.context);
@@ -56,7 +69,8 @@ pub(crate) fn now(driver: &mut Driver<cuMemFree_v2::Signature>, address: CUdevic
         memory(|memory| memory.slabs.unmark_freed(address))?;
         return Ok(answer);
     }
-    finish(address)?;
+    finish(freed)?;
+    reclaim_deferred()?;
     reclaim()?;
     Ok(CUresult::CUDA_SUCCESS)
 }
@@ -119,27 +133,41 @@ fn after(
         // Freed in a graph can only be what was allocated in it.
         return Err(Bypass::ForTheDriver);
     }
-    if memory(|memory| memory.slabs.mark_freed(address))?.is_none() {
-        return Ok(CUresult::CUDA_ERROR_INVALID_VALUE);
-    }
-    let mut event = CUevent(0);
     // An event can be recorded in a stream of its own context alone, which need not be the current one.
-    let mut create = || driver!(event::cuEventCreate(&raw mut event, NO_TIMING));
-    let mut answer = match context_of(stream) {
-        Some(context) => inside(context, create),
-        None => create(),
+    let event_context = context_of(stream).map_or_else(context, Ok)?;
+    let order = order_of(stream, is_per_thread, event_context);
+    let Some(block) = memory(|memory| memory.slabs.mark_freed(address))? else {
+        return Ok(CUresult::CUDA_ERROR_INVALID_VALUE);
     };
+    let mut event = CUevent(0);
+    let mut answer = inside(event_context, || driver!(event::cuEventCreate(&raw mut event, NO_TIMING)));
     if answer.is_success() {
         answer = record(event);
         if answer.is_success() {
-            let order = order_of(stream, is_per_thread, context()?);
-            memory(|memory| memory.slabs.pending.push_back(Pending { address, event, order }))?;
+            let block = Freed { address, number: block.number };
+            memory(|memory| memory.slabs.pending.push(Pending { block, event, event_context, order }))?;
             return Ok(answer);
         }
-        let _not_recorded = driver!(event::cuEventDestroy_v2(event));
+        destroy(Some(event));
     }
     memory(|memory| memory.slabs.unmark_freed(address))?;
     Ok(answer)
+}
+
+/// Destroys an event that nobody needs any longer.
+pub(crate) fn destroy(event: Option<CUevent>) {
+    if let Some(event) = event {
+        let _gone_anyway = driver!(event::cuEventDestroy_v2(event));
+    }
+}
+
+/// Does what somebody is to do who has asked of an event.
+pub(super) fn settle(Settled { free, destroy: event }: Settled) -> Result<(), Bypass> {
+    destroy(event);
+    let Some(block) = free else { return Ok(()) };
+    let finished = finish(block);
+    memory(|memory| memory.slabs.has_left())?;
+    finished
 }
 
 /// Frees some of what was waiting and need not wait any longer.
@@ -147,35 +175,31 @@ pub(super) fn reclaim() -> Result<(), Bypass> {
     reclaim_of(LOOKED_AT)
 }
 
-/// Frees all of what was waiting and need not wait any longer.
+/// Frees all of what was waiting and need not wait any longer, as far as it is not absurdly much.
 pub(super) fn reclaim_all() -> Result<(), Bypass> {
-    reclaim_of(usize::MAX)
+    reclaim_of(MANY)
 }
 
 fn reclaim_of(most: usize) -> Result<(), Bypass> {
-    let (pending, is_any_deferred) = memory(|Memory { slabs, .. }| {
-        let looked_at = slabs.pending.len().min(most);
-        (slabs.pending.drain(..looked_at).collect::<Vec<_>>(), !slabs.deferred.is_empty())
-    })?;
-    let deferred = if is_any_deferred && !is_capturing()? {
-        memory(|memory| std::mem::take(&mut memory.slabs.deferred))?
-    } else {
-        Vec::new()
-    };
-    for waiting in pending {
-        if apart(|| driver!(event::cuEventQuery(waiting.event))).is_success() {
-            let _gone = driver!(event::cuEventDestroy_v2(waiting.event));
-            finish(waiting.address)?;
-        } else {
-            memory(|memory| memory.slabs.pending.push_back(waiting))?;
-        }
+    for asked in memory(|memory| memory.slabs.pending.ask(most))? {
+        let has_come = apart(|| driver!(event::cuEventQuery(asked.event))).is_success();
+        settle(memory(|memory| memory.slabs.settle(asked, has_come))?)?;
     }
-    for address in deferred {
-        let context = memory(|memory| memory.slabs.context_of(address))?;
+    Ok(())
+}
+
+/// Frees what was freed by `cuMemFree` while a stream was being captured, if none is any more. It waits for contexts, as that call
+/// would have.
+pub(super) fn reclaim_deferred() -> Result<(), Bypass> {
+    if memory(|memory| memory.slabs.deferred.is_empty())? || is_capturing()? {
+        return Ok(());
+    }
+    for block in memory(|memory| std::mem::take(&mut memory.slabs.deferred))? {
+        let context = memory(|memory| memory.slabs.context_of(block))?;
         if context.is_none_or(|context| wait_for(context).is_success()) {
-            finish(address)?;
+            finish(block)?;
         } else {
-            memory(|memory| memory.slabs.deferred.push(address))?;
+            memory(|memory| memory.slabs.deferred.push(block))?;
         }
     }
     Ok(())
@@ -183,15 +207,25 @@ fn reclaim_of(most: usize) -> Result<(), Bypass> {
 
 /// Waits for everything that was freed in a stream's order, and frees it: memory is short.
 pub(super) fn wait_for_pending() -> Result<(), Bypass> {
-    for waiting in memory(|memory| std::mem::take(&mut memory.slabs.pending))? {
+    for asked in memory(|memory| memory.slabs.pending.ask_all())? {
         // An event that has failed is of a context that has; its memory goes with it.
-        if apart(|| driver!(event::cuEventSynchronize(waiting.event))).is_success() {
-            let _gone = driver!(event::cuEventDestroy_v2(waiting.event));
-            finish(waiting.address)?;
-        } else {
-            memory(|memory| memory.slabs.pending.push_back(waiting))?;
-        }
+        let has_come = apart(|| driver!(event::cuEventSynchronize(asked.event))).is_success();
+        settle(memory(|memory| memory.slabs.settle(asked, has_come))?)?;
     }
+    reclaim_deferred()?;
+    // What other threads have found to be free, and are giving back.
+    let begun = Instant::now();
+    while memory(|memory| memory.slabs.is_any_leaving())? && begun.elapsed() < OTHERS {
+        thread::yield_now();
+    }
+    Ok(())
+}
+
+/// Gives back what a device needs for something else: what waits for streams, is kept empty, or was just released.
+pub(super) fn make_room(device: CUdevice) -> Result<(), Bypass> {
+    wait_for_pending()?;
+    memory(|memory| memory.slabs.take_empty(device, 0))?.into_iter().try_for_each(give_back)?;
+    wait_for_the_outside();
     Ok(())
 }
 
@@ -216,12 +250,17 @@ pub(super) fn inside(context: usize, work: impl FnOnce() -> CUresult) -> CUresul
 }
 
 /// Frees a block, and its slab with the last one.
-pub(super) fn finish(address: CUdeviceptr) -> Result<(), Bypass> {
-    let size = memory(|memory| memory.slabs.size_of(address))?;
-    if let Some(size) = size.filter(|_| settings::is_recording()) {
-        recipes(|recipes| recipes.forget_addresses(&(address..address + size)))?;
+pub(super) fn finish(block: Freed) -> Result<(), Bypass> {
+    forget_settings(block.address, memory(|memory| memory.slabs.size_of(block))?)?;
+    memory(|memory| memory.slabs.remove(block))?.map_or(Ok(()), give_back)
+}
+
+/// What was set on the addresses of a block goes with it.
+pub(super) fn forget_settings(address: u64, size: Option<u64>) -> Result<(), Bypass> {
+    match size.filter(|_| settings::is_recording()) {
+        Some(size) => recipes(|recipes| recipes.forget_addresses(&(address..address + size))),
+        None => Ok(()),
     }
-    memory(|memory| memory.slabs.remove(address))?.map_or(Ok(()), give_back)
 }
 
 /// Gives a slab's memory back, and then its addresses.

@@ -8,9 +8,9 @@ use std::ffi::{c_int, c_ulonglong, c_void};
 
 use super::{
     arena::GRANULE,
+    freeing,
     own::{Own, Reservation},
     region::{DESCRIPTOR, DEVICE, PAGE, PINNED},
-    wait_for_the_outside,
 };
 use crate::process::descriptors::Held;
 use crate::{
@@ -60,17 +60,17 @@ pub(crate) fn create(
     let asked = unsafe { properties.read_unaligned() };
     let is_for_a_device = asked.kind == PINNED && asked.location.kind == DEVICE;
     let is_exportable_by_us = is_for_a_device && asked.handle_types & DESCRIPTOR == 0;
-    if is_exportable_by_us {
+    if is_for_a_device {
         let wanted = CUmemAllocationProp { handle_types: asked.handle_types | DESCRIPTOR, ..asked };
         let mut answer = driver!(mapping::cuMemCreate(handle, size, &raw const wanted, flags));
         if answer == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            // What the program has just released may still be in the vault.
-            wait_for_the_outside();
+            // What the program has just released may still be in the vault, and what pools keep is needed now.
+            freeing::make_room(asked.location.id)?;
             answer = driver!(mapping::cuMemCreate(handle, size, &raw const wanted, flags));
         }
         if answer.is_success() {
             // SAFETY: the driver has just written there.
-            created(unsafe { *handle }, size, asked.location.id, true)?;
+            created(unsafe { *handle }, size, asked.location.id, is_exportable_by_us)?;
             return Ok(answer);
         }
     }

@@ -5,13 +5,16 @@
 //! little, one with much has few slabs (a remap costs about 37 µs for each, published for an A100), and what is lost by
 //! rounding stays below that share.
 
+mod ending;
 mod ordered;
 mod room;
 pub(crate) mod survey;
 
-pub(crate) use ordered::Pending;
+pub(crate) use ordered::{Again, Asked, Freed, Pending, Settled, Wish};
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use ordered::Ordered;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     extents::{Extents, GRAIN},
@@ -24,6 +27,8 @@ use crate::{cuda::types::CUdevice, process::descriptors::Held};
 const LARGE: u64 = 32 << 20;
 /// Largest slab for several requests, in bytes.
 const LARGEST: u64 = 256 << 20;
+/// An empty slab is taken again for a request that leaves such a part of it at most.
+const SLACK: u64 = 8;
 
 /// A slab.
 #[derive(Debug)]
@@ -93,9 +98,11 @@ pub(crate) struct Slabs {
     /// By device, the last one that was kept though it was empty.
     spare_slabs: BTreeMap<CUdevice, u64>,
     /// Freed by the program in a stream's order.
-    pub(crate) pending: VecDeque<Pending>,
+    pub(crate) pending: Ordered,
     /// Freed by the program while a stream was being captured.
-    pub(crate) deferred: Vec<u64>,
+    pub(crate) deferred: Vec<Freed>,
+    /// How many blocks are known to be free and not given back yet.
+    leaving: usize,
     last_number: u64,
     /// What of the blocks is of pools.
     pub(crate) pools: Pools,
@@ -116,11 +123,13 @@ impl Slabs {
         Some(self.note(base, start, device, context, size))
     }
 
-    /// The same for a block that has a slab for itself, if one of that size is kept empty.
+    /// The same for a block that has a slab for itself, if one of about that size is kept empty.
     fn place_alone(&mut self, device: CUdevice, context: usize, size: u64) -> Option<u64> {
         let length = size.checked_next_multiple_of(PAGE)?;
-        let mut all = self.slabs.values_mut().filter(|slab| !slab.is_shared && slab.region.device == device);
-        let slab = all.find(|slab| slab.region.size == length && slab.free.is_empty())?;
+        let all = self.slabs.values_mut().filter(|slab| !slab.is_shared && slab.region.device == device);
+        let fits =
+            |slab: &&mut Slab| (length..=length + length / SLACK).contains(&slab.region.size) && slab.free.is_empty();
+        let slab = all.filter(fits).min_by_key(|slab| slab.region.size)?;
         let base = slab.region.base;
         slab.free.take_at(0, size.next_multiple_of(GRAIN)).then(|| self.note(base, 0, device, context, size))
     }
@@ -192,57 +201,6 @@ impl Slabs {
         let (_, block) = self.around(address)?;
         let region = &self.slabs.get(&block.slab)?.region;
         Some((region.descriptor.copy_for_the_vault()?, region.base, region.size))
-    }
-
-    /// The context that a block was allocated in.
-    pub(crate) fn context_of(&self, address: u64) -> Option<usize> {
-        self.blocks.get(&address).map(|block| block.context)
-    }
-
-    /// Bytes of a block, also of one that waits for its end.
-    pub(crate) fn size_of(&self, address: u64) -> Option<u64> {
-        self.blocks.get(&address).map(|block| block.size)
-    }
-
-    /// Frees a block; the slab if that was the last one in it.
-    pub(crate) fn remove(&mut self, address: u64) -> Option<Emptied> {
-        let block = self.blocks.remove(&address)?;
-        let pool = self.pools.of(address);
-        self.pools.gave(address);
-        let slab = self.slabs.get_mut(&block.slab).expect("a block lies in a slab");
-        slab.free.give(address - block.slab, block.taken());
-        let (is_empty, can_be_spare) = (slab.free.is_empty(), slab.is_shared && slab.region.size == PAGE);
-        if !is_empty {
-            return None;
-        }
-        // What a pool is told to keep stays until memory is short.
-        if pool.is_some_and(|pool| self.empty(block.device) <= self.pools.keeps(pool)) {
-            return None;
-        }
-        // One small empty slab is kept, so that a program that allocates and frees again and again does not pay for it.
-        let other = self.spare_slabs.get(&block.device).filter(|base| **base != block.slab);
-        let is_other_empty = other.and_then(|base| self.slabs.get(base)).is_some_and(|other| other.free.is_empty());
-        if can_be_spare && !is_other_empty {
-            self.spare_slabs.insert(block.device, block.slab);
-            return None;
-        }
-        self.emptied(block.slab)
-    }
-
-    fn emptied(&mut self, base: u64) -> Option<Emptied> {
-        let Slab { region, .. } = self.slabs.remove(&base)?;
-        self.claims.insert(region.base, region.size);
-        Some(Emptied(region))
-    }
-
-    /// Frees everything that was allocated in a context; the slabs that are empty then.
-    pub(crate) fn remove_context(&mut self, context: usize) -> Vec<Emptied> {
-        let ended = |block: &Block| block.context == context;
-        let addresses: BTreeSet<u64> =
-            self.blocks.iter().filter(|(_, block)| ended(block)).map(|(at, _)| *at).collect();
-        self.pending.retain(|pending| !addresses.contains(&pending.address));
-        self.deferred.retain(|address| !addresses.contains(address));
-        addresses.into_iter().filter_map(|address| self.remove(address)).collect()
     }
 
     /// The devices that may use a device's memory, besides itself.

@@ -10,6 +10,7 @@ use super::{
     allocation::{ABSURD, obtain, reason},
     freeing::{self, FIRST_HANDLE},
     pools::known,
+    slabs::{Again, Wish},
 };
 use crate::cuda::{
     call::{Bypass, Driver},
@@ -87,13 +88,19 @@ fn obtain_from(
     let bytes = size.key();
     let mut why = Reason::StreamOrdered;
     let (context, device) = current()?;
-    if is_ours(stream)?
+    if is_ours(stream, is_per_thread)?
         && let pool = pool()?
         && let Some(known) = known(pool, device)?
     {
         let order = freeing::order_of(stream, is_per_thread, context);
-        if let Some((found, event)) = memory(|memory| memory.slabs.again(order, context, pool.0, bytes))? {
-            let _gone = driver!(event::cuEventDestroy_v2(event));
+        let wish = Wish { context, pool: pool.0, size: bytes };
+        let mut again = memory(|memory| memory.slabs.again(order, &wish))?;
+        if again.is_none() && !known.has_room(bytes) {
+            again = behind_another(stream, is_per_thread, &wish)?;
+        }
+        if let Some(Again { address: found, destroy }) = again {
+            freeing::destroy(destroy);
+            freeing::forget_settings(found, Some(bytes))?;
             // SAFETY: the program wants its result there.
             unsafe { *address = found };
             return Ok(CUresult::CUDA_SUCCESS);
@@ -123,8 +130,30 @@ fn obtain_from(
     Ok(answer)
 }
 
+/// A pool has no room: what was freed in another stream's order, for which this stream then waits, as the driver has it do
+/// (`CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES`). The host does not wait.
+fn behind_another(stream: CUstream, is_per_thread: bool, wish: &Wish) -> Result<Option<Again>, Bypass> {
+    while let Some(asked) = memory(|memory| memory.slabs.elsewhere(wish))? {
+        let answer = if is_per_thread {
+            driver!(per_thread stream::cuStreamWaitEvent(stream, asked.event, 0))
+        } else {
+            driver!(stream::cuStreamWaitEvent(stream, asked.event, 0))
+        };
+        if !answer.is_success() {
+            freeing::settle(memory(|memory| memory.slabs.settle(asked, false))?)?;
+            return Ok(None);
+        }
+        let (again, settled) = memory(|memory| memory.slabs.again_elsewhere(asked, wish))?;
+        freeing::settle(settled)?;
+        if again.is_some() {
+            return Ok(again);
+        }
+    }
+    Ok(None)
+}
+
 /// Whether memory for this stream can be ours: it is a stream of the current context, and it is not being captured.
-fn is_ours(stream: CUstream) -> Result<bool, Bypass> {
+fn is_ours(stream: CUstream, is_per_thread: bool) -> Result<bool, Bypass> {
     let (context, _) = current()?;
     let mut status: CUstreamCaptureStatus = 0;
     let mut of = CUcontext(context);
@@ -132,6 +161,10 @@ fn is_ours(stream: CUstream) -> Result<bool, Bypass> {
         return Ok(false);
     }
     // A default stream that is being captured is the driver's to refuse.
-    let is_capturing = !driver!(stream::cuStreamIsCapturing(stream, &raw mut status)).is_success() || status != 0;
-    Ok(of.0 == context && !is_capturing)
+    let answer = if is_per_thread {
+        driver!(per_thread stream::cuStreamIsCapturing(stream, &raw mut status))
+    } else {
+        driver!(stream::cuStreamIsCapturing(stream, &raw mut status))
+    };
+    Ok(of.0 == context && answer.is_success() && status == 0)
 }

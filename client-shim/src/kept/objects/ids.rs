@@ -7,21 +7,15 @@ use std::{collections::BTreeMap, ffi::c_ulonglong};
 
 use super::{current::context, objects};
 use crate::{
-    cuda::{
-        call::Bypass,
-        functions::Function,
-        library, names,
-        types::{CUcontext, CUstream},
-    },
-    kept::work::progress,
+    cuda::{call::Bypass, library, names, types::CUcontext},
     process::settings,
 };
 
 /// Of what a number is, by name. Contexts and streams have numbers of their own each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Object {
+pub(in crate::kept) enum Object {
     Context(usize),
-    /// A default stream is called as in [`progress`].
+    /// A default stream is called as where its work is counted.
     Stream(usize),
 }
 
@@ -63,14 +57,8 @@ pub(crate) fn context_id(of: CUcontext, id: *mut c_ulonglong) -> Result<(), Bypa
     corrected(Object::Context(name), name, id)
 }
 
-/// After `cuStreamGetId`.
-pub(crate) fn stream_id(function: &Function, stream: CUstream, id: *mut c_ulonglong) -> Result<(), Bypass> {
-    let current = names::name_of(context()?);
-    let (name, of) = progress::named(stream, function.is_per_thread(), current);
-    corrected(Object::Stream(name), of, id)
-}
-
-fn corrected(object: Object, context: usize, id: *mut c_ulonglong) -> Result<(), Bypass> {
+/// What the driver has written of an object is what the program is to be told.
+pub(in crate::kept) fn corrected(object: Object, context: usize, id: *mut c_ulonglong) -> Result<(), Bypass> {
     if id.is_null() || !settings::is_recording() {
         return Ok(());
     }

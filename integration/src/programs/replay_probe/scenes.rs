@@ -19,6 +19,7 @@ mod stacks;
 mod telling;
 mod told;
 mod unheard;
+mod unheld;
 
 use super::count as count_of;
 use super::failed;
@@ -109,6 +110,7 @@ const SCENES: &[(&str, Scene)] = &[
     ("peers", told::peers),
     ("freed-elsewhere", told::freed_elsewhere),
     ("pieces-in-order", ordered::pieces),
+    ("not-held-by-a-stream", unheld::by_a_stream),
     ("newer-attributes-of-nodes", attributes::newer),
     ("places-of-nodes", graphs::places),
     ("wrong-nodes", graphs::wrong_nodes),

@@ -42,3 +42,11 @@ fn memory_in_a_streams_order_is_given_again_in_that_order_and_kept_as_the_pool_i
         is_as_on_a_gpu(subject, "pieces-in-order");
     });
 }
+
+/// A pool without room, memory that was freed during a capture, and memory that waits for the work of a context that ends.
+#[test]
+fn calls_about_memory_wait_for_no_stream_that_the_driver_would_not_wait_for() {
+    once(|subject| {
+        is_as_on_a_gpu(subject, "not-held-by-a-stream");
+    });
+}

@@ -60,8 +60,8 @@ impl Slabs {
 
     /// The work of all streams is gone: what waited for some of it is freed. The slabs that are empty then.
     pub(crate) fn free_all_pending(&mut self) -> Vec<Emptied> {
-        let pending = std::mem::take(&mut self.pending);
-        pending.into_iter().filter_map(|waiting| self.remove(waiting.address)).collect()
+        let pending = self.pending.take_all();
+        pending.into_iter().filter_map(|freed| self.remove(freed)).collect()
     }
 
     /// Contexts have other handles now.

@@ -14,26 +14,26 @@ const PIECES: usize = 40;
 const BUSY: u64 = 300_000_000;
 const WORDS: u32 = 256;
 
-fn free_bytes() -> Result<usize, GpuError> {
+pub(super) fn free_bytes() -> Result<usize, GpuError> {
     let (mut free, mut total) = (0, 0);
     // SAFETY: both are variables of ours.
     check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
     Ok(free)
 }
 
-fn allocate(of: sys::CUstream, size: usize) -> Result<u64, GpuError> {
+pub(super) fn allocate(of: sys::CUstream, size: usize) -> Result<u64, GpuError> {
     let mut address = 0;
     // SAFETY: the result is a variable of ours.
     check("cuMemAllocAsync", unsafe { sys::cuMemAllocAsync(&raw mut address, size, of) })?;
     Ok(address)
 }
 
-fn free(of: sys::CUstream, address: u64) -> Result<(), GpuError> {
+pub(super) fn free(of: sys::CUstream, address: u64) -> Result<(), GpuError> {
     // SAFETY: it is ours and is not used again.
     check("cuMemFreeAsync", unsafe { sys::cuMemFreeAsync(address, of) })
 }
 
-fn wait(of: sys::CUstream) -> Result<(), GpuError> {
+pub(super) fn wait(of: sys::CUstream) -> Result<(), GpuError> {
     // SAFETY: it is ours.
     check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(of) })
 }
