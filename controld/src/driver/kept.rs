@@ -17,10 +17,12 @@ use super::events::{Event, Events};
 use crate::core::KeptDefaults;
 use crate::core::saved::SavedNamed;
 use crate::io::blocking::{NoResult, STATE};
+use crate::io::folder::Folder;
 use crate::io::state_folder::StateFolder;
 use crate::patience::patient;
 use crate::settings::servers_file::{Plan, PlannedServer};
 use crate::settings::state_file;
+use nix::sys::stat::fstat;
 use remps_proto::admin::limits::{DeviceKey, MemLimit, Percentage, Priority};
 use remps_proto::admin::module::Limits;
 use std::path::Path;
@@ -52,8 +54,9 @@ impl Kept {
     ///
     /// # Errors
     /// Why nothing can be read, nor be kept from now on.
-    fn open(&mut self, path: &Path) -> Result<(Plan, KeptDefaults), String> {
-        let read = StateFolder::open(path).map_err(|error| error.to_string()).and_then(|mut folder| {
+    fn open(&mut self, path: &Path, pipes: &Folder) -> Result<(Plan, KeptDefaults), String> {
+        let pipes = fstat(pipes).ok().map(Into::into);
+        let read = StateFolder::open(path, pipes).map_err(|error| error.to_string()).and_then(|mut folder| {
             let Some((text, believed)) = folder.read().map_err(|error| error.to_string())? else {
                 return Ok((folder, (Plan::new(), KeptDefaults::default())));
             };
@@ -141,7 +144,7 @@ impl Driver {
         let nothing = (Plan::new(), KeptDefaults::default());
         let Some(path) = self.settings.state_directory.clone() else { return nothing };
         self.core.keep_servers();
-        match self.kept.open(&path) {
+        match self.kept.open(&path, self.directory.folder()) {
             Ok((plan, defaults)) => {
                 let named = self.settings.defaults_said;
                 for variable in self.core.take_kept_defaults(defaults.clone(), named) {

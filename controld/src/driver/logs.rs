@@ -3,6 +3,8 @@
 use super::Driver;
 use super::witnesses::fault_records::FaultRecords;
 use crate::core::{Entrance, Input, JournalEvent, Pid, ServerEpoch};
+use crate::io::folder::Folder;
+use crate::io::folder::cleaning::Uncleaned;
 use crate::io::log_fifo::LogFifo;
 use crate::observe::log::LogSink;
 use crate::observe::metrics::Extras;
@@ -10,6 +12,7 @@ use remps_proto::admin::module::DEFAULT_NAMESPACE;
 use remps_proto::mps::log::Record;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::time::Duration;
 
 /// How often it is said how many lines were not logged: one who floods the log makes no lines of that either.
@@ -27,6 +30,8 @@ pub(super) struct Logs {
     faults: FaultRecords,
     /// To which named server processes belong, those that have ended lately among them: their last lines come late.
     named: BTreeMap<Pid, String>,
+    /// Files in it are found by their names, also by who reads them after weeks without a line.
+    uncleaned: Option<Uncleaned>,
     /// When it was said last which lines were not logged.
     suppressed_told_at: Duration,
 }
@@ -39,8 +44,15 @@ impl Logs {
             garbage: 0,
             faults: FaultRecords::default(),
             named: BTreeMap::new(),
+            uncleaned: None,
             suppressed_told_at: Duration::ZERO,
         }
+    }
+
+    /// Keeps the directory of the files from being cleaned, if there is one. Who has it for himself keeps it so, too:
+    /// named servers may be kept there.
+    pub(super) fn keep_uncleaned(&mut self, directory: &Path) {
+        self.uncleaned = Folder::open(directory).and_then(|folder| folder.keep_uncleaned()).ok();
     }
 
     /// A line of our own for `control.log`.

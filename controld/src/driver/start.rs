@@ -223,6 +223,7 @@ impl Driver {
         match appeared {
             Ok(()) => {
                 driver.begin_observing(is_fresh).await;
+                driver.logs.keep_uncleaned(&driver.settings.log_directory);
                 let parts = std::mem::take(&mut found.mode_records);
                 let (watched, remarks) = driver.gpus.begin(found.modes.take(), parts, &driver.successor);
                 driver.say_all(&remarks);

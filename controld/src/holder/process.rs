@@ -1,7 +1,8 @@
 //! The holder as a process: what it is before it serves.
 //!
 //! The daemon starts it with the listening attach socket as standard input, so that nobody ever finds a path without
-//! a listener, and with its own connection as standard output. It then leaves the daemon's session, folder, standard
+//! a listener, with its own connection as standard output, and with the pipe directory as standard error, so that it need
+//! not look for it by a path that may lead elsewhere by now. It then leaves the daemon's session, folder, standard
 //! streams and every descriptor behind.
 
 use std::fs::File;
@@ -23,6 +24,7 @@ use remps_proto::holder::SOCKET_NAME;
 
 use super::place::Named;
 use super::serve::Holder;
+use crate::io::folder::cleaning::Uncleaned;
 use crate::sys::proc::OWN_DESCRIPTORS;
 
 /// Daemons that wait to attach; there is never more than one, and somebody who tries.
@@ -56,6 +58,7 @@ fn prepare(pipe_dir: &Path) -> io::Result<Holder> {
     let daemon = take_connection()?;
     let signals = take_signals()?;
     keep_only(&[attach.as_raw_fd(), daemon.as_raw_fd(), signals.as_fd().as_raw_fd()])?;
+    let uncleaned = take_directory();
     detach_streams()?;
     // Fails only for the leader of a group, which a started child is not; then it has a session already.
     let _ = nix::unistd::setsid();
@@ -64,7 +67,7 @@ fn prepare(pipe_dir: &Path) -> io::Result<Holder> {
     nix::sys::prctl::set_name(NAME)?;
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
-    Ok(Holder::new(attach, daemon, signals, own_path))
+    Ok(Holder::new(attach, daemon, signals, own_path, uncleaned))
 }
 
 /// Moves the attach socket away from standard input and checks that it is one.
@@ -89,6 +92,14 @@ fn take_connection() -> io::Result<OwnedFd> {
         return Err(Errno::EINVAL.into());
     }
     stdout.as_fd().try_clone_to_owned()
+}
+
+/// Moves the pipe directory away from standard error, and keeps it from being cleaned. What can't be kept so is held
+/// all the same.
+fn take_directory() -> Option<Uncleaned> {
+    let directory = File::from(io::stderr().as_fd().try_clone_to_owned().ok()?);
+    let is_directory = directory.metadata().is_ok_and(|given| given.is_dir());
+    is_directory.then(|| Uncleaned::lock(directory.into()).ok())?
 }
 
 fn take_signals() -> io::Result<SignalFd> {

@@ -24,6 +24,7 @@ use super::backlog::Backlog;
 use super::place::Named;
 use super::restoring::Restoring;
 use super::shelf::Shelf;
+use crate::io::folder::cleaning::Uncleaned;
 use crate::sys::clock::since_boot;
 
 mod accept;
@@ -45,6 +46,7 @@ pub(super) struct Holder {
     attach: OwnedFd,
     signals: SignalFd,
     own_path: Named,
+    _uncleaned: Option<Uncleaned>,
     shelf: Shelf,
     backlog: Backlog,
     daemon: Option<Daemon>,
@@ -80,11 +82,18 @@ enum Source {
 
 impl Holder {
     /// The holder of the daemon at the other end of `daemon`; successors come through `attach`.
-    pub(super) fn new(attach: OwnedFd, daemon: OwnedFd, signals: SignalFd, own_path: Named) -> Self {
+    pub(super) fn new(
+        attach: OwnedFd,
+        daemon: OwnedFd,
+        signals: SignalFd,
+        own_path: Named,
+        uncleaned: Option<Uncleaned>,
+    ) -> Self {
         let mut holder = Self {
             attach,
             signals,
             own_path,
+            _uncleaned: uncleaned,
             shelf: Shelf::default(),
             backlog: Backlog::new(),
             daemon: None,

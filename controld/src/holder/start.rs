@@ -71,10 +71,12 @@ fn start(place: &Place) -> io::Result<Contact> {
     })
 }
 
-/// Starts the process with the listening socket as standard input and its end of the pair as standard output.
+/// Starts the process with the listening socket as standard input, its end of the pair as standard output, and the pipe
+/// directory as standard error, which is its to keep from being cleaned.
 fn launch(place: &Place, listener: OwnedFd) -> io::Result<Contact> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let (socket, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
+    let directory = place.folder().open_again().map_or_else(|_| Stdio::null(), Stdio::from);
     let mut command = Command::new(OWN_PROGRAM);
     command
         .arg0(PROGRAM)
@@ -83,7 +85,7 @@ fn launch(place: &Place, listener: OwnedFd) -> io::Result<Contact> {
         .env_clear()
         .stdin(Stdio::from(listener))
         .stdout(Stdio::from(theirs))
-        .stderr(Stdio::null());
+        .stderr(directory);
     let child = without_foreign_files(|| command.spawn())?;
     // Our copies of what it was given: the end of its connection is seen only when nobody else has it.
     drop(command);

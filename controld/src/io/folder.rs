@@ -3,6 +3,7 @@
 //! Names appear whole: with their mode, and a socket when it already listens. What has the name and is of the right
 //! kind is replaced; what is of another kind goes aside into a directory of its own, since it may be somebody's.
 
+pub(crate) mod cleaning;
 pub(crate) mod way;
 
 use std::ffi::OsStr;

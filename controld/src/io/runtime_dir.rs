@@ -13,6 +13,8 @@
 //! nobody replaces another's names, is left as it is. Everything is then done through that descriptor ([`Folder`]),
 //! so that a path which is led elsewhere meanwhile leads nobody but him who follows it.
 //!
+//! While the daemon or its holder lives, nobody cleans the directory because what is in it is old ([`Uncleaned`]).
+//!
 //! The lock file is 0600 (the vendor's 0666 lets any user hold the lock and so block a start).
 
 pub(crate) mod entrances;
@@ -34,6 +36,7 @@ use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
 
 use remps_proto::shim::DEFAULTS_NAME;
 
+use super::folder::cleaning::Uncleaned;
 use super::folder::way::{self, Way};
 use super::folder::{Folder, Identity, Kind};
 use super::{program_defaults, umask};
@@ -76,6 +79,7 @@ pub struct RuntimeDir {
     remarks: Vec<String>,
     /// Closing any descriptor of the lock file gives up the lock, so this is the only one.
     _lock: File,
+    _uncleaned: Option<Uncleaned>,
 }
 
 impl RuntimeDir {
@@ -92,8 +96,16 @@ impl RuntimeDir {
         let mut remarks = Vec::new();
         let folder = open_folder(path, &mut remarks)?;
         let lock = lock::take(&folder, &mut remarks)?;
-        let mut directory =
-            Self { path: path.to_owned(), folder: Arc::new(folder), made: Vec::new(), remarks, _lock: lock };
+        let uncleaned = folder.keep_uncleaned();
+        let uncleaned = uncleaned.map_err(|error| remarks.push(not_kept(path, &error))).ok();
+        let mut directory = Self {
+            path: path.to_owned(),
+            folder: Arc::new(folder),
+            made: Vec::new(),
+            remarks,
+            _lock: lock,
+            _uncleaned: uncleaned,
+        };
         directory.remove_on_exit(CONTROL_LOCK)?;
         Ok(directory)
     }
@@ -213,6 +225,10 @@ impl Drop for RuntimeDir {
 
 fn moved(folder: &Folder, name: &str, aside: &Path) -> String {
     format!("{} was in the way, it is {} now", folder.file(name).display(), aside.display())
+}
+
+fn not_kept(path: &Path, error: &io::Error) -> String {
+    format!("{} can't be kept from systemd-tmpfiles, which removes what is old: {error}", path.display())
 }
 
 /// Opens the directory, and makes it if it is not there.

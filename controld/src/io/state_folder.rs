@@ -4,8 +4,8 @@
 //! locked (`flock`) for as long as the daemon lives, so that no second one takes its servers for its own. A file that
 //! this daemon has not read or written itself is never written over: it is somebody's who wants it to be read.
 
-use super::folder::Folder;
 use super::folder::way::{OTHERS_WRITE, is_trusted};
+use super::folder::{Folder, Identity};
 use crate::failpoint::reached;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, Flock, FlockArg, OFlag, openat};
@@ -71,11 +71,12 @@ pub(crate) struct StateFolder {
 }
 
 impl StateFolder {
-    /// Opens the folder, which is made if only it is missing, and has it for this daemon alone.
+    /// Opens the folder, which is made if only it is missing, and has it for this daemon alone. Where it is the pipe
+    /// directory it is that already, by a lock that daemon and holder share.
     ///
     /// # Errors
     /// [`StateError`]; nothing is kept there.
-    pub(crate) fn open(path: &Path) -> Result<Self, StateError> {
+    pub(crate) fn open(path: &Path, pipe_directory: Option<Identity>) -> Result<Self, StateError> {
         let failed = |source: Errno| StateError::Io { path: path.to_owned(), source: source.into() };
         match mkdirat(AT_FDCWD, path, FOLDER_MODE) {
             // Where it can't be made it may be there all the same.
@@ -84,11 +85,14 @@ impl StateFolder {
         }
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let opened = openat(AT_FDCWD, path, flags, Mode::empty()).map_err(failed)?;
-        only_ours(&fstat(&opened).map_err(failed)?, path)?;
+        let found = fstat(&opened).map_err(failed)?;
+        only_ours(&found, path)?;
+        let is_shared = pipe_directory.is_some_and(|directory| directory == found.into());
+        let wanted = if is_shared { FlockArg::LockSharedNonblock } else { FlockArg::LockExclusiveNonblock };
         let again = opened.try_clone().map_err(|source| StateError::Io { path: path.to_owned(), source })?;
         let folder = Folder::from_fd(again, path);
         let folder = folder.map_err(|source| StateError::Io { path: path.to_owned(), source })?;
-        match Flock::lock(File::from(opened), FlockArg::LockExclusiveNonblock) {
+        match Flock::lock(File::from(opened), wanted) {
             Ok(lock) => Ok(Self { folder, lock, known: None }),
             Err((_, Errno::EWOULDBLOCK)) => Err(StateError::InUse { path: path.to_owned() }),
             Err((_, error)) => Err(failed(error)),
@@ -228,14 +232,14 @@ mod tests {
     #[test]
     fn what_is_written_is_read_by_the_next_and_nothing_lies_beside_it() {
         let (_root, path) = place();
-        let mut first = StateFolder::open(&path).unwrap();
+        let mut first = StateFolder::open(&path, None).unwrap();
         assert!(first.read().unwrap().is_none());
         fs::write(path.join(NEW_NAME), "of one that was killed").unwrap();
         first.write("one").unwrap();
         first.write("two").unwrap();
-        assert!(said(StateFolder::open(&path)).ends_with("another daemon keeps its servers there"));
+        assert!(said(StateFolder::open(&path, None)).ends_with("another daemon keeps its servers there"));
         drop(first);
-        let mut second = StateFolder::open(&path).unwrap();
+        let mut second = StateFolder::open(&path, None).unwrap();
         let (text, believed) = second.read().unwrap().unwrap();
         assert_eq!(text, "two");
         assert!(said(second.write("three")).contains("is not as this daemon has read or written it"), "not believed");
@@ -253,9 +257,21 @@ mod tests {
     }
 
     #[test]
+    fn the_pipe_directory_can_be_it_though_daemon_and_holder_keep_it_from_being_cleaned() {
+        let (_root, path) = place();
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let pipes = Folder::open(&path).unwrap();
+        let _kept = pipes.keep_uncleaned().unwrap();
+        let identity = Some(fstat(&pipes).unwrap().into());
+        StateFolder::open(&path, identity).unwrap().write("one").unwrap();
+        assert!(said(StateFolder::open(&path, None)).ends_with("another daemon keeps its servers there"));
+    }
+
+    #[test]
     fn links_pipes_and_what_others_may_write_are_not_read() {
         let (root, path) = place();
-        let folder = StateFolder::open(&path).unwrap();
+        let folder = StateFolder::open(&path, None).unwrap();
         let file = path.join(NAME);
         let elsewhere = root.path().join("elsewhere");
         fs::write(&elsewhere, "text").unwrap();
@@ -275,9 +291,9 @@ mod tests {
         assert!(said(folder.read()).contains("has 2097152 bytes"));
         drop(folder);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(said(StateFolder::open(&path)).contains("is not this user's or root's alone"));
+        assert!(said(StateFolder::open(&path, None)).contains("is not this user's or root's alone"));
         let link = root.path().join("link");
         symlink(&path, &link).unwrap();
-        assert!(StateFolder::open(&link).is_err(), "a link is not followed");
+        assert!(StateFolder::open(&link, None).is_err(), "a link is not followed");
     }
 }

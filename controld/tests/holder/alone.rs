@@ -56,8 +56,8 @@ async fn what_servers_write_is_drained_and_the_log_remembered(lab: &Lab) {
     let mut log = std::fs::File::options().write(true).open(&path).unwrap();
     log.write_all(&all).unwrap();
     std::fs::File::from(error_pipe).write_all(&all).unwrap();
-    // Its only writer is gone now, so it is dropped: what is left are streams, attach, signals and the log.
-    eventually("the server's output is dropped", || open_descriptors(holder) == 6);
+    // Its only writer is gone now, so it is dropped: what is left are streams, directory, attach, signals and the log.
+    eventually("the server's output is dropped", || open_descriptors(holder) == 7);
 
     for _ in 0..2 {
         let (link, held) = lab.attach().await;
@@ -134,8 +134,8 @@ async fn connections_whose_peer_hung_up_are_dropped(lab: &Lab) {
     let mut here: Vec<OwnedFd> = pairs.into_iter().map(|(here, _)| here).collect();
     let last = here.pop();
     drop(here);
-    // Streams, attach and signals, the end of a pair and the one living connection.
-    eventually("the dead are dropped", || open_descriptors(holder) == 5 + 2);
+    // Streams, directory, attach and signals, the end of a pair and the one living connection.
+    eventually("the dead are dropped", || open_descriptors(holder) == 6 + 2);
     let (_link, held) = lab.attach().await;
     assert_eq!(held.iter().map(|held| held.key).collect::<Vec<_>>(), [2, 3]);
     drop(last);

@@ -45,14 +45,15 @@ async fn the_process_has_left_everything_of_its_daemon_behind(lab: &Lab) {
         limits.lines().find(|line| line.starts_with("Max open files")).unwrap().split_whitespace().collect();
     assert_eq!(files[3], files[4], "the soft limit is the hard one");
 
-    // Three streams, the attach socket, the signals and the daemon's connection.
+    // Three streams, the pipe directory, the attach socket, the signals and the daemon's connection.
     let mut open: Vec<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))
         .unwrap()
         .map(|entry| std::fs::read_link(entry.unwrap().path()).unwrap().to_str().unwrap().to_owned())
         .map(|name| name.split(':').next().unwrap().to_owned())
         .collect();
     open.sort();
-    assert_eq!(open, ["/dev/null", "/dev/null", "/dev/null", "anon_inode", "socket", "socket"]);
+    let directory = lab.dir().to_str().unwrap();
+    assert_eq!(open, ["/dev/null", "/dev/null", "/dev/null", directory, "anon_inode", "socket", "socket"]);
     drop(leaked);
 
     let (resident, anonymous) = (status_field(pid, "VmRSS"), status_field(pid, "RssAnon"));

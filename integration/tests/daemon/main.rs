@@ -2,6 +2,7 @@
 //! shows of itself, and its own commands.
 
 mod at_rest;
+mod cleaning;
 mod completions;
 mod compute_mode;
 mod descriptors;

@@ -54,7 +54,7 @@ fn what_is_kept_is_read_as_the_daemon_reads_it_and_nothing_is_locked_or_changed(
     keeps(&made, &good);
     // A daemon that starts meanwhile finds the directory free.
     made.assert("state-directory", Fine, "servers.toml: 1");
-    let mut folder = crate::io::state_folder::StateFolder::open(&made.path("state")).unwrap();
+    let mut folder = crate::io::state_folder::StateFolder::open(&made.path("state"), None).unwrap();
     made.assert("state-directory", Fine, "servers.toml: 1");
     let (_, believed) = folder.read().unwrap().unwrap();
     folder.is_believed(believed);
