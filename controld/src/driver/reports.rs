@@ -124,11 +124,13 @@ impl Driver {
         }
     }
 
-    /// What the daemon does without at its start, in a line each. Where there is no log, that is said before, in the
-    /// vendor's words.
-    pub(crate) fn obstacles(&self) -> Vec<String> {
+    /// Says in the log what the daemon does without at its start, in a line each, which nobody would look for where
+    /// everything seems to work. Where there is no log, whoever starts it is told so in the vendor's words.
+    pub(crate) fn log_obstacles(&self) {
         let found = self.degradations(self.missing_server());
-        found.into_iter().filter(|one| one.part != "log").map(|one| format!("{}: {}", one.part, one.text)).collect()
+        for Degradation { part, text } in found.iter().filter(|one| one.part != "log") {
+            self.say(&format!("Warning: {part}: {text}"));
+        }
     }
 
     /// Why no server can be started.

@@ -35,6 +35,16 @@ fn ct_01_a_daemon_in_the_background_is_there_when_its_parent_returns() {
 }
 
 #[test]
+fn ct_01_a_start_that_succeeds_says_nothing() {
+    for_each(subjects(), |subject| {
+        // There is neither a GPU nor a server's program on most machines that this runs on.
+        let started = Lab::new(subject).run(&["-d"], b"");
+        let said = (started.code, started.stdout_text(), started.stderr_text());
+        assert_eq!(said, (Some(0), String::new(), String::new()), "{subject}");
+    });
+}
+
+#[test]
 fn ct_02_a_command_without_a_line_end_is_answered() {
     for_each(subjects(), |subject| {
         let lab = Lab::new(subject);
