@@ -119,8 +119,15 @@ fn show(Report { status, stdout, stderr }: &Report) -> u8 {
     *status
 }
 
-fn failed(error: &StartError) -> Report {
+fn failed(error: &StartError, pipe_directory: &Path) -> Report {
     match error {
+        // Whoever may not look at the lock, or would not use the directory, is told of the daemon in the vendor's words,
+        // too: that it runs is why no other one starts.
+        StartError::Directory(RuntimeDirError::File { .. } | RuntimeDirError::Foreign { .. })
+            if ui::finds_a_daemon(pipe_directory) =>
+        {
+            failed(&StartError::Directory(RuntimeDirError::AlreadyRunning), pipe_directory)
+        }
         // The vendor says these on standard output.
         StartError::Directory(error @ (RuntimeDirError::AlreadyRunning | RuntimeDirError::Access { .. })) => {
             Report { status: FAILURE, stdout: format!("{error}\n"), stderr: String::new() }
@@ -212,7 +219,7 @@ fn serve_thin(options: &DaemonOptions, settings: Settings, socket: PathBuf, read
         Ok(started) => started,
         Err(error) => {
             let report = match error {
-                ThinError::Directory(error) => failed(&StartError::Directory(error)),
+                ThinError::Directory(error) => failed(&StartError::Directory(error), &settings.pipe_directory),
                 error @ (ThinError::Node(_) | ThinError::Io(_)) => {
                     log.control(std::process::id(), &error.to_string());
                     Report { status: FAILURE, stdout: String::new(), stderr: format!("{error}\n") }
@@ -262,7 +269,7 @@ fn serve(
     let (runtime, driver, warning) = match started {
         Ok(started) => started,
         Err(error) => {
-            let report = failed(&error);
+            let report = failed(&error, &settings.pipe_directory);
             tell(readiness, &report);
             return report.status;
         }

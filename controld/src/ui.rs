@@ -36,6 +36,12 @@ pub(crate) enum Commands {
     One(Vec<u8>),
 }
 
+/// Whether a daemon of any user answers in a pipe directory, by its greeting; one that does not within 3 s, or within a
+/// minute while it holds its lock, does not.
+pub(crate) fn finds_a_daemon(pipe_dir: &Path) -> bool {
+    connect::connect(pipe_dir, None).is_ok()
+}
+
 /// Why a session did not come to its end.
 #[derive(Debug, thiserror::Error)]
 enum Broken {

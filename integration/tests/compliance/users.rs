@@ -6,6 +6,7 @@ use integration::under_test::{Skipped, Subject, for_each, subjects};
 use nix::unistd::Uid;
 use remps_proto::admin::{Command, Personality, reply};
 use std::fs;
+use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
@@ -26,6 +27,57 @@ fn root() -> bool {
         Skipped("only root can be somebody else".to_owned()).report();
     }
     root
+}
+
+/// Starts a daemon as another user, with a log directory of that user's: the vendor's says so where it can't have one.
+fn start_as(user: u32, lab: &Lab, option: &str) -> Finished {
+    let log_dir = lab.dir().join(format!("log-{user}"));
+    if !log_dir.exists() {
+        fs::create_dir(&log_dir).and_then(|()| chown(&log_dir, Some(user), Some(user))).expect("the folder is ours");
+    }
+    let control = lab.bin_dir(&[("nvidia-cuda-mps-control", &lab.subject().control)]).join("nvidia-cuda-mps-control");
+    let like = lab.command(&[option]);
+    let mut command = std::process::Command::new(control);
+    command.arg(option).env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.env("CUDA_MPS_LOG_DIRECTORY", log_dir).uid(user).gid(user).current_dir("/");
+    run(&mut command, b"", LIMIT).expect("it ends in time")
+}
+
+#[test]
+fn ct_06_a_second_daemon_is_told_about_the_first_whosever_it_is() {
+    if !root() {
+        return;
+    }
+    let is_told = |lab: &Lab, user: u32| {
+        for option in ["-d", "-f"] {
+            let second = start_as(user, lab, option);
+            assert_eq!(
+                (second.code, second.stdout_text().as_str(), second.stderr_text().as_str()),
+                (Some(1), "An instance of this daemon is already running\n", ""),
+                "{} {option} of user {user}",
+                lab.subject()
+            );
+        }
+    };
+    for_each(subjects(), |subject| {
+        let lab = Lab::new(subject);
+        lab.start(&[]);
+        is_told(&lab, NOBODY);
+        assert_eq!(lab.ask("quit\n"), "");
+    });
+    for_each(subjects(), |subject| {
+        let lab = Lab::new(subject);
+        for folder in [lab.pipe_dir(), lab.log_dir()] {
+            fs::create_dir(folder)
+                .and_then(|()| chown(folder, Some(NOBODY), Some(NOBODY)))
+                .expect("the folder is ours");
+        }
+        let first = start_as(NOBODY, &lab, "-d");
+        assert_eq!(first.code, Some(0), "{subject}: {first:?}");
+        is_told(&lab, 0);
+        is_told(&lab, NOBODY - 1);
+        assert_eq!(ask_as_nobody(&lab, "quit\n").code, Some(0), "{subject}");
+    });
 }
 
 #[test]
