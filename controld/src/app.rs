@@ -123,9 +123,9 @@ fn failed(error: &StartError, pipe_directory: &Path) -> Report {
     match error {
         // Whoever may not look at the lock, or would not use the directory, is told of the daemon in the vendor's words,
         // too: that it runs is why no other one starts.
-        StartError::Directory(RuntimeDirError::File { .. } | RuntimeDirError::Foreign { .. })
-            if ui::finds_a_daemon(pipe_directory) =>
-        {
+        StartError::Directory(
+            RuntimeDirError::File { .. } | RuntimeDirError::Foreign { .. } | RuntimeDirError::Unclosed { .. },
+        ) if ui::finds_a_daemon(pipe_directory) => {
             failed(&StartError::Directory(RuntimeDirError::AlreadyRunning), pipe_directory)
         }
         // The vendor says these on standard output.

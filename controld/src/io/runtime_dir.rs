@@ -267,7 +267,7 @@ fn close(folder: &OwnedFd, path: &Path, found: &FileStat) -> Result<String, Runt
     let old = found.st_mode & 0o7777;
     let new = old & !way::OTHERS_WRITE;
     let changed = fchmod(folder, Mode::from_bits_truncate(new));
-    changed.map_err(|_| RuntimeDirError::Exposed { path: path.to_owned(), mode: old })?;
+    changed.map_err(|_| RuntimeDirError::Unclosed { path: path.to_owned(), mode: old })?;
     let shown = path.display();
     Ok(format!("{shown} had mode {old:04o}, so that every user could replace the daemon's files; it is {new:04o} now"))
 }

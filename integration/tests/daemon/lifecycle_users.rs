@@ -1,8 +1,12 @@
 //! Servers of several users, and what each rule of sharing does.
 
 use integration::lab::program::Program;
-use integration::lab::stage::{CLIENT, Part, Stage};
+use integration::lab::stage::{CLIENT, CONTROL, Part, Stage};
+use integration::under_test::Skipped;
 use nix::unistd::Pid;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::time::Duration;
 
 const ROOT: u32 = 0;
@@ -127,5 +131,34 @@ fn a_client_needs_no_more_than_a_read_only_mount_of_the_directory() {
             return println!("Skipped(no mount can be made here: {})", finished.stderr_text());
         }
         assert_eq!((finished.code, finished.stdout_text().as_str()), (Some(0), "attached\npong\n"), "{finished:?}");
+    });
+}
+
+#[test]
+fn a_volume_that_everybody_may_write_to_has_room_for_a_directory_of_the_daemons_own() {
+    Stage::run(|stage| {
+        if !nix::unistd::geteuid().is_root() {
+            return Skipped("only root can make a volume of root's and use it as somebody else".to_owned()).report();
+        }
+        let volume = stage.lab().dir().join("volume");
+        std::fs::create_dir(&volume).expect("the bench's folder is ours");
+        // As the kubelet makes an emptyDir.
+        std::fs::set_permissions(&volume, Permissions::from_mode(0o777)).expect("it is ours");
+        let run = |directory: &Path, arguments: &[&str], input: &[u8]| {
+            let mut command = stage.command_as(1000, CONTROL, arguments);
+            command.env("CUDA_MPS_PIPE_DIRECTORY", directory).env("CUDA_MPS_LOG_DIRECTORY", volume.join("log"));
+            stage.lab().finish(&mut command, input)
+        };
+        let refused = run(&volume, &["-d"], b"");
+        let within = volume.join("mps");
+        let remedy = format!("CUDA_MPS_PIPE_DIRECTORY={}\n", within.display());
+        assert_eq!((refused.code, refused.stdout_text().as_str()), (Some(1), ""));
+        assert!(refused.stderr_text().ends_with(&remedy), "{}", refused.stderr_text());
+        let started = run(&within, &["-d"], b"");
+        assert_eq!((started.code, started.stderr_text().as_str()), (Some(0), ""));
+        let made = std::fs::metadata(&within).expect("the daemon has made it");
+        assert_eq!((made.mode() & 0o7777, made.uid()), (0o755, 1000));
+        assert_eq!(run(&within, &["get_default_client_priority"], b"").stdout_text(), "0\n");
+        assert_eq!(run(&within, &["quit"], b"").code, Some(0));
     });
 }

@@ -57,12 +57,21 @@ pub enum RuntimeDirError {
         /// Whose it is.
         owner: u32,
     },
-    /// Other users may replace files in the directory, and it is not ours to change.
+    /// Other users may replace files in the directory, and it is not ours to change: so a volume of Kubernetes is.
     #[error(
-        "Other users can replace the daemon's files in {} (mode {mode:04o}): chmod go-w it, or chmod +t, or choose another \
-         CUDA_MPS_PIPE_DIRECTORY",
+        "Other users can replace the daemon's files in {0} (mode {mode:04o}): chmod go-w it, or chmod +t. Where neither can \
+         be done, as in an emptyDir of Kubernetes, use a directory in it, which the daemon makes with its own mode: \
+         CUDA_MPS_PIPE_DIRECTORY={0}/mps",
         path.display()
     )]
+    Unclosed {
+        /// The directory.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// Other users may replace files in the folder of a namespace.
+    #[error("Other users can replace the daemon's files in {} (mode {mode:04o}): chmod go-w it", path.display())]
     Exposed {
         /// The directory.
         path: PathBuf,
