@@ -12,7 +12,7 @@ pub(crate) mod usage;
 
 use crate::core::Device;
 use crate::io::foreign_files::without_foreign_files;
-use crate::sys::proc::{NOWHERE, OWN_PROGRAM};
+use crate::sys::proc::{NOWHERE, OWN_PROGRAM, explained};
 use gpus::{Change, LOOK_ARGUMENT, ProbedChange, ProbedGpu, change_arguments};
 use parking_lot::Mutex;
 use remps_proto::admin::reply::{DeviceRow, PciAddress};
@@ -205,7 +205,7 @@ async fn probed<Row: serde::de::DeserializeOwned>(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    let mut child = without_foreign_files(|| command.spawn())?;
+    let mut child = without_foreign_files(|| command.spawn()).map_err(explained)?;
     let pid = child.id().expect("it has not been waited for");
     PROBES.lock().insert(pid);
     let _registered = Registered(pid);

@@ -21,7 +21,7 @@ use super::trust::Peer;
 use super::{ARGUMENT, HolderError, PROGRAM};
 use crate::io::folder::Kind;
 use crate::io::foreign_files::without_foreign_files;
-use crate::sys::proc::OWN_PROGRAM;
+use crate::sys::proc::{OWN_PROGRAM, explained};
 
 /// Only the daemon's user and root may attach.
 const SOCKET_MODE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
@@ -86,7 +86,7 @@ fn launch(place: &Place, listener: OwnedFd) -> io::Result<Contact> {
         .stdin(Stdio::from(listener))
         .stdout(Stdio::from(theirs))
         .stderr(directory);
-    let child = without_foreign_files(|| command.spawn())?;
+    let child = without_foreign_files(|| command.spawn()).map_err(explained)?;
     // Our copies of what it was given: the end of its connection is seen only when nobody else has it.
     drop(command);
     let pid = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);

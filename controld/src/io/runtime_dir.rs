@@ -40,6 +40,7 @@ use super::folder::cleaning::Uncleaned;
 use super::folder::way::{self, Way};
 use super::folder::{Folder, Identity, Kind};
 use super::{program_defaults, umask};
+use crate::sys::proc;
 
 /// Name of the socket of servers, clients and the command line of other users.
 pub const CONTROL: &str = "control";
@@ -92,6 +93,9 @@ impl RuntimeDir {
         let length = path.join(CONTROL_PRIVILEGED).as_os_str().len();
         if length > MAX_SOCKET_PATH {
             return Err(RuntimeDirError::TooLong { path: path.join(CONTROL_PRIVILEGED), length });
+        }
+        if !proc::is_there() {
+            return Err(RuntimeDirError::NoProc);
         }
         let mut remarks = Vec::new();
         let folder = open_folder(path, &mut remarks)?;

@@ -40,6 +40,10 @@ pub(crate) const NVIDIA_GPUS: &str = "/proc/driver/nvidia/gpus";
 pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// What the host is called.
 pub(crate) const HOST_NAME: &str = "/proc/sys/kernel/hostname";
+/// What is wrong where this process has no directory there.
+pub(crate) const MISSING: &str = "/proc is not mounted here, or is that of another PID namespace, and by it the daemon \
+    makes its sockets and starts its processes: mount it before (mount -t proc proc /proc), in a chroot or a container \
+    there";
 /// The inode of the first PID namespace on every Linux (`PROC_PID_INIT_INO` in `include/linux/proc_ns.h`).
 const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
 /// Bytes read of a file that the kernel keeps short.
@@ -177,6 +181,16 @@ fn has_one_pid(status: &str) -> bool {
 /// Whether this process's pids are those that the kernel and its drivers speak of.
 pub(crate) fn is_in_first_pid_namespace() -> bool {
     ProcDir::own().is_some_and(|own| own.is_in_first_pid_namespace())
+}
+
+/// Whether this process has its directory there, by which it finds its own files and its program.
+pub(crate) fn is_there() -> bool {
+    std::fs::symlink_metadata(OWN_DESCRIPTORS).is_ok()
+}
+
+/// The error of something that goes by that directory, which the kernel calls a missing file where it is missing.
+pub(crate) fn explained(error: io::Error) -> io::Error {
+    if is_there() { error } else { io::Error::other(MISSING) }
 }
 
 /// The path of an open file, whatever has its name by now; good while it is open.

@@ -10,6 +10,7 @@ mod doctor;
 mod elsewhere;
 mod ending;
 mod hidden;
+mod hindrances;
 mod joined;
 mod lifecycle_pid_1;
 mod lifecycle_servers;

@@ -1,6 +1,7 @@
 //! Why the pipe directory cannot be used, and what whoever starts a daemon can do about it.
 
 use super::MAX_SOCKET_PATH;
+use crate::sys::proc::MISSING;
 use nix::errno::Errno;
 use std::io;
 use std::path::PathBuf;
@@ -16,6 +17,9 @@ pub enum RuntimeDirError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// Its sockets are bound by its descriptor, which has no path without `/proc`.
+    #[error("{MISSING}")]
+    NoProc,
     /// A socket in the directory would have too long a path.
     #[error("the path of {} has {length} bytes, over the limit of {MAX_SOCKET_PATH} of a socket", path.display())]
     TooLong {
