@@ -21,6 +21,7 @@ use super::trust::Peer;
 use super::{ARGUMENT, HolderError, PROGRAM};
 use crate::io::folder::Kind;
 use crate::io::foreign_files::without_foreign_files;
+use crate::io::runtime_dir::RuntimeDirError;
 use crate::sys::proc::{OWN_PROGRAM, explained};
 
 /// Only the daemon's user and root may attach.
@@ -64,7 +65,11 @@ fn find(place: &Place) -> io::Result<Option<Contact>> {
 fn start(place: &Place) -> io::Result<Contact> {
     let folder = place.folder();
     folder.clear_way(SOCKET_NAME, Kind::Socket)?;
-    let listener = folder.listen(SOCKET_NAME, SockType::SeqPacket, SOCKET_MODE, Backlog::new(ATTACH_BACKLOG)?)?;
+    let listener = folder.listen(SOCKET_NAME, SockType::SeqPacket, SOCKET_MODE, Backlog::new(ATTACH_BACKLOG)?);
+    let listener = listener.map_err(|source| {
+        let path = folder.file(SOCKET_NAME);
+        io::Error::other(RuntimeDirError::File { action: "listen on", path, source })
+    })?;
     launch(place, listener).inspect_err(|_| {
         // Without a process behind it the file would only mislead.
         let _ = folder.remove(SOCKET_NAME);
