@@ -68,6 +68,38 @@ fn commands_are_done_whole_or_not_at_all() {
 }
 
 #[test]
+fn where_no_server_lives_the_next_daemon_has_what_its_own_environment_says() {
+    const THREADS: &str = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";
+    Stage::run(|stage| {
+        let start = |stage: &mut Stage, environment: &[(&str, &str)]| {
+            stage.launch(&[], environment);
+            stage.wait_up();
+            stage.ask(
+                "get_default_active_thread_percentage\nget_default_device_pinned_mem_limit 0\n\
+                 get_default_client_priority\n",
+            )
+        };
+        let all = [(THREADS, "40"), ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=2G"), ("CUDA_MPS_CLIENT_PRIORITY", "1")];
+        assert_eq!(start(stage, &all), "40.0\n2G\n1\n");
+        stage.kill_daemon();
+        assert_eq!(start(stage, &[(THREADS, "70")]), "70.0\n0\n");
+        // What commands have said is there again, but where the environment says something.
+        let _ = stage.ask("set_default_active_thread_percentage 30\nset_default_client_priority 1\n");
+        stage.kill_daemon();
+        assert_eq!(start(stage, &[(THREADS, "70")]), "70.0\n1\n");
+        let told = format!("Servers start with what {THREADS} says, and not with what an earlier daemon had");
+        assert!(stage.daemon().output().contains(&told), "{}", stage.daemon().output());
+        // With a server that lives on everything goes on as it was.
+        let mut client = Program::attached(stage, ROOT);
+        let _ = stage.ask("set_default_active_thread_percentage 30\n");
+        stage.kill_daemon();
+        assert_eq!(start(stage, &[(THREADS, "60")]), "30.0\n1\n");
+        client.ping();
+        client.leave();
+    });
+}
+
+#[test]
 fn a_server_that_is_shut_down_is_replaced_wherever_the_daemon_dies() {
     let baseline = never_killed(&[ROOT]);
     for point in ["asked", "answer-read", "saved:3", "server-exit-seen", "server-exit-known"] {

@@ -59,10 +59,19 @@ impl Core {
 
     /// Goes on with defaults that were kept, but for those that this daemon was started with, which come back. One that
     /// goes on where another one was killed has what that one had.
-    pub(crate) fn take_kept_defaults(&mut self, mut kept: KeptDefaults, started_with: Said) -> Vec<&'static str> {
-        if self.commands.keeping.goes_on {
-            return Vec::new();
-        }
+    pub(crate) fn take_kept_defaults(&mut self, kept: KeptDefaults, started_with: Said) -> Vec<&'static str> {
+        if self.commands.keeping.goes_on { Vec::new() } else { self.go_on_with(kept, started_with) }
+    }
+
+    /// No server of the daemon that was here before has lived on: what this one was started with holds, and beside it what
+    /// commands have said of the rest. Gives the variables that have another value than was said.
+    pub(crate) fn begin_anew(&mut self, own: &Defaults, started_with: Said) -> Vec<&'static str> {
+        let kept = self.kept_defaults();
+        self.defaults = own.clone();
+        self.go_on_with(kept, started_with)
+    }
+
+    fn go_on_with(&mut self, mut kept: KeptDefaults, started_with: Said) -> Vec<&'static str> {
         let mut passed_over = Vec::new();
         if started_with.threads && kept.percentage.take().is_some_and(|it| it != self.defaults.percentage()) {
             passed_over.push("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | a server's connection, noted as a link and still open | resumed: answers to the earlier daemon are dropped |
 //! | a server without a link, or one whose configuration may be half told | ended: it has no clients yet |
+//! | no server that goes on | servers start with what this daemon's environment says, and else with what commands have said |
 //! | a client that waits | it waits |
 //! | a client whose server was being told | it waits until the server shows whether it was ([`handover`](crate::driver::clients::handover)) |
 //! | a client without a pid here | it is known again, and its end is waited for ([`hidden`](crate::driver::clients::hidden)) |
@@ -48,6 +49,11 @@ impl Driver {
         let (core, effects) = Core::restored(self.now(), policy, saved, &alive);
         self.core = core;
         self.core.restore_said(saved.defaults_said, &self.settings.defaults);
+        if alive.is_empty() {
+            for variable in self.core.begin_anew(&self.settings.defaults, self.settings.defaults_said) {
+                self.say(&format!("Servers start with what {variable} says, and not with what an earlier daemon had"));
+            }
+        }
         for server in &alive {
             self.server_has(ServerEpoch(server.epoch), server.pid);
         }
