@@ -98,17 +98,17 @@ impl Servers {
     /// Where a domain wants a server that stands by, and none is under way, one is started.
     pub(in crate::core) fn wants_standby(&self, turn: &Turn, one_fits: bool, domain: DomainId) -> bool {
         let wanted = self.domains.get(domain).is_some_and(Domain::wants_standby);
+        // First, since most domains want none, and each is asked after every event.
+        if !wanted || one_fits || turn.quit.is_some() || turn.policy.sharing == Sharing::Single {
+            return false;
+        }
         let of_domain = |server: &&Server| server.domain == domain;
         let mut own = self.all.values().filter(|server| of_domain(server) && server.is_up());
         // Its start would hold up those who recover, and no spare copy waits for it.
         let has_no_spares = self.domains.get(domain).is_some_and(|domain| domain.spares == SpareUse::None);
         let is_held =
             has_no_spares && self.all.values().any(|server| of_domain(&server) && server.held_until.is_some());
-        wanted
-            && !is_held
-            && turn.quit.is_none()
-            && !one_fits
-            && turn.policy.sharing != Sharing::Single
+        !is_held
             && own.clone().any(|server| server.role == Role::Active && server.ready_at.is_some())
             && own.all(|server| server.role == Role::Active && !server.is_starting())
     }

@@ -9,6 +9,7 @@ use crate::core::events::{JournalEvent, StartReason};
 use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch};
 use crate::core::{Core, Effect, Peer, Sharing};
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 impl Servers {
     /// Asks for a server of a domain, as `start_server` does.
@@ -109,12 +110,12 @@ impl Servers {
 
     /// A domain that nobody needs is forgotten, its failures with it once they are old.
     pub(in crate::core) fn forget_unneeded(&mut self, now: Duration, clients: &impl Clientele) {
-        let servers = &self.all;
+        let served: BTreeSet<DomainId> = self.all.values().map(|server| server.domain).collect();
         self.domains.retain(|id, domain| {
             domain.requested
                 || clients.waiting(id) > 0
                 || domain.retry_at.is_some_and(|at| at > now)
-                || servers.values().any(|server| server.domain == id)
+                || served.contains(&id)
         });
     }
 
