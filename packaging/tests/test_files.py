@@ -232,6 +232,49 @@ class Files(unittest.TestCase):
             os.chown(default, 65534, 65534)
             self.assertIn("is user 65534's", self.link()[1])
 
+    def hand_over(self, systemctl: str, journal: str = "") -> subprocess.CompletedProcess[str]:
+        """An upgrade's last step, with a daemon that is this test, where `systemctl reload` does this."""
+        (self.folder / "pid").write_text(str(os.getpid()))
+        (self.folder / "journal").write_text(journal)
+        (self.folder / "run").mkdir(exist_ok=True)
+        self.script("systemctl", f'''
+            echo "$*" >>{self.folder}/said
+            case "$*" in
+                *ActiveState*) echo active ;;
+                *MainPID*) cat {self.folder}/pid ;;
+                reload*) {systemctl} ;;
+            esac''')
+        self.script("journalctl", f'case "$*" in *_PID={os.getpid()}*) cat {self.folder}/journal ;; esac')
+        return run("sh", PACKAGING / "systemd/hand-over", env={
+            "PATH": f"{self.folder}/bin:/usr/bin:/bin", "MPS_HAND_OVER_LIMIT": "1",
+            "MPS_HAND_OVER_RUN": f"{self.folder}/run", "MPS_HAND_OVER_PREVIOUS": f"{self.folder}/previous",
+        })
+
+    def test_an_upgrade_that_the_daemon_refuses_is_told_with_its_reason(self) -> None:
+        why = "A signal to hand over is refused, since servers would be lost: the state has 17 MiB, 16 are kept"
+        done = self.hand_over(":", f"[2026-11-29 07:00:00.000 Control  4711] An earlier line\n"
+                                   f"[2026-11-29 07:00:01.000 Control  4711] {why}\n"
+                                   f"[2026-11-29 07:00:02.000 Control  4711] A later line\n")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("has not handed over to the new one, and serves on:\n", done.stdout)
+        self.assertIn(f"remps: {why}\n", done.stdout)
+        self.assertNotIn("does not start", done.stdout)
+        # Nothing is left that would start another program than the installed one, and nothing was started.
+        self.assertFalse((self.folder / "previous").exists() or any((self.folder / "run").iterdir()))
+        self.assertFalse([line for line in self.said() if line.startswith("start")])
+        self.assertIn("it does not say why", self.hand_over(":").stdout)
+
+    def test_an_upgrade_that_is_taken_says_nothing_and_one_that_does_not_start_goes_back(self) -> None:
+        done = self.hand_over(f"echo 4711 >{self.folder}/pid")
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.assertFalse((self.folder / "previous").exists())
+        done = self.hand_over(f"echo 0 >{self.folder}/pid")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("the new nvidia-cuda-mps-control does not start; the old one takes its clients back", done.stdout)
+        self.assertTrue((self.folder / "previous/nvidia-cuda-mps-control").exists())
+        [drop_in] = (self.folder / "run").glob("*/remps-previous.conf")
+        self.assertIn(f"ExecStart={self.folder}/previous/nvidia-cuda-mps-control -f\n", drop_in.read_text())
+
     def test_the_program_of_rpm_comes_into_its_place_and_goes_again(self) -> None:
         place = self.folder / "control"
         beside = self.folder / "control.nvidia"
