@@ -261,8 +261,8 @@ fn serve(
             let _within = runtime.enter();
             driver.ready_devices();
         }
-        if options.static_partitioning && personality < Personality::V595 {
-            log.control(std::process::id(), "Static SM partitions need a server of release 595 or later");
+        if options.static_partitioning {
+            driver.makes_no_partitions();
         }
         Ok((runtime, driver, warning))
     });

@@ -13,6 +13,7 @@ pub(super) struct Degraded {
     servers: Option<String>,
     hidden: Option<String>,
     personality: Option<String>,
+    partitions: Option<String>,
 }
 
 impl Degraded {
@@ -34,6 +35,7 @@ impl Degraded {
             ("server", server),
             ("holder", successor),
             ("personality", self.personality.clone()),
+            ("partitions", self.partitions.clone()),
             ("metrics", self.metrics.clone()),
             ("named servers", self.servers.clone()),
             ("pids", self.hidden.clone()),
@@ -41,6 +43,12 @@ impl Degraded {
         ];
         let own = own.into_iter().filter_map(|(part, text)| Some(Degradation { part, text: text? }));
         own.chain(log.into_iter().map(|text| Degradation { part: "log", text })).collect()
+    }
+
+    /// Static SM partitions were asked for, which nothing is told of: clients go on without them.
+    pub(super) fn without_partitions(&mut self) {
+        let text = "-S has no effect: no SM partition is made, and clients share all SMs, whatever they name";
+        self.partitions = Some(text.to_owned());
     }
 
     /// Metrics and health are not served.

@@ -124,6 +124,11 @@ impl Driver {
         }
     }
 
+    /// The option for static SM partitions was given, which is taken and has no effect.
+    pub(crate) fn makes_no_partitions(&mut self) {
+        self.reports.degraded.without_partitions();
+    }
+
     /// Says in the log what the daemon does without at its start, in a line each, which nobody would look for where
     /// everything seems to work. Where there is no log, whoever starts it is told so in the vendor's words.
     pub(crate) fn log_obstacles(&self) {

@@ -105,6 +105,28 @@ fn ct_23_a_partition_that_cannot_be_made_is_read_as_a_failure_and_changes_nothin
 }
 
 #[test]
+fn who_asks_for_static_partitions_is_told_that_none_are_made() {
+    const TOLD: &str = "partitions: -S has no effect: no SM partition is made, and clients share all SMs";
+    if theirs() {
+        return Skipped("an answer of ours".to_owned()).report();
+    }
+    for release in [Personality::V580, Personality::V595] {
+        for option in ["-S", "-s", "--static-partitioning"] {
+            let lab = bench(release, &[]);
+            assert_eq!(answer(&lab.run(&["-d", option], b"")), "", "who takes text for a failure goes on");
+            let log = lab.log("control.log");
+            assert!(log.lines().any(|line| line.contains(&format!("Warning: {TOLD}"))), "{release} {option}: {log}");
+            let status = lab.ask("status --wide\n");
+            let (_, degraded) = status.split_once("\nDegraded:\n").unwrap_or_else(|| panic!("{release}: {status}"));
+            assert!(degraded.lines().any(|line| line.trim().starts_with(TOLD)), "{release} {option}: {status}");
+        }
+        let lab = bench(release, &[]);
+        lab.start(&[]);
+        assert!(!lab.ask("status --wide\n").contains(TOLD), "{release}: nobody has asked");
+    }
+}
+
+#[test]
 fn every_device_has_its_line_in_lspart() {
     if theirs() {
         return Skipped("the vendor's daemon of 595 needs a GPU".to_owned()).report();
