@@ -8,6 +8,7 @@ mod blank;
 mod clients;
 mod named;
 mod recovery;
+mod rights;
 mod servers;
 mod snapshot;
 
@@ -16,6 +17,7 @@ pub(crate) use clients::{ChannelFacts, ClientFacts, ClientPhase, SpareFacts};
 use core::time::Duration;
 pub(crate) use named::{NamedFacts, NamespaceFacts};
 pub(crate) use recovery::{RecoveryFacts, RefusalFacts};
+pub(crate) use rights::{CAP_KILL, CAP_SYS_PTRACE, CAP_SYSLOG, Lacking, RightsFacts};
 use serde::Serialize;
 pub(crate) use servers::{DomainFacts, DomainPhase, ServerFacts, ServerPhase};
 pub(crate) use snapshot::Snapshot;
@@ -38,6 +40,8 @@ pub(crate) struct DaemonFacts {
     pub personality: String,
     /// The user who runs it.
     pub owner: Uid,
+    /// What it may do, and what it doesn't for want of a right.
+    pub rights: RightsFacts,
     /// Since its start.
     #[serde(serialize_with = "seconds", rename = "uptime_s")]
     pub uptime: Duration,

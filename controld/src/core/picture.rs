@@ -5,6 +5,7 @@ use super::clients::client::{Client, Process};
 use super::evidence::{End, ProcessKey};
 #[cfg(test)]
 pub(crate) use super::facts::FuneralFacts;
+pub(crate) use super::facts::{CAP_KILL, CAP_SYS_PTRACE, CAP_SYSLOG, Lacking, RightsFacts};
 pub(crate) use super::facts::{
     ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, Degradation, DomainFacts, DomainPhase, GpuFacts, NamedFacts,
     NamespaceFacts, RecoveryFacts, RefusalFacts, RegionFacts, ReplayFacts, ServerFacts, ServerPhase, Snapshot,

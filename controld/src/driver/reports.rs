@@ -3,7 +3,7 @@
 use super::Driver;
 use super::degraded::Degraded;
 use super::sessions::conversation::ToSession;
-use crate::core::picture::{DaemonFacts, Degradation, ReplayFacts, Snapshot};
+use crate::core::picture::{DaemonFacts, Degradation, ReplayFacts, RightsFacts, Snapshot};
 use crate::core::vault::Caller;
 use crate::core::{Announcement, JournalEvent, Peer, Place, ProcessKey, SessionId, Uid};
 use crate::observe::http::{self, Endpoint, Question, Vitals};
@@ -11,6 +11,8 @@ use crate::observe::metrics::UserClass;
 use crate::observe::recorder::{Followed, Recorder};
 use crate::report::Viewer;
 use crate::settings::Settings;
+use crate::sys::proc::own_capabilities;
+use nix::unistd::geteuid;
 use remps_proto::admin::module::{ClientField, Query};
 use remps_proto::admin::{Personality, Report};
 use remps_proto::shim::ProgramDefaults;
@@ -54,6 +56,8 @@ pub(super) struct Reports {
     personality: Personality,
     /// The version of the installed driver, where it is known.
     driver: Option<String>,
+    /// What the daemon may do, which stays as it was at the start.
+    rights: RightsFacts,
 }
 
 impl Reports {
@@ -64,7 +68,8 @@ impl Reports {
         let journal = observe.journal.then_some((settings.log_directory.as_path(), size));
         let degraded = Degraded::playing(personality, settings.personality.as_deref(), installed.as_deref());
         let recorder = Recorder::new(journal, observe.per_process_metrics);
-        Self { recorder, served: Served::default(), degraded, personality, driver: installed }
+        let rights = RightsFacts::of(geteuid().as_raw(), own_capabilities());
+        Self { recorder, served: Served::default(), degraded, personality, driver: installed, rights }
     }
 
     /// The next question. May be dropped at any time.
@@ -163,6 +168,7 @@ impl Driver {
             version: env!("CARGO_PKG_VERSION"),
             personality: self.reports.personality.to_string(),
             owner: self.owner,
+            rights: self.reports.rights.clone(),
             uptime: self.now(),
             quitting: self.core.is_quitting(),
             obstacles: no_server.clone().into_iter().collect(),

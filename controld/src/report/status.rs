@@ -4,8 +4,8 @@ use super::table::aligned;
 use super::text::{NOTHING, harmless, mebibytes, or_nothing, span, wrapped};
 use super::{Viewer, fitted};
 use crate::core::picture::{
-    ClientFacts, ClientPhase, DomainFacts, DomainPhase, RecoveryFacts, ReplayFacts, ServerFacts, Snapshot, SpareFacts,
-    WitnessFacts,
+    ClientFacts, ClientPhase, DomainFacts, DomainPhase, Lacking, RecoveryFacts, ReplayFacts, ServerFacts, Snapshot,
+    SpareFacts, WitnessFacts,
 };
 use remps_proto::admin::Form;
 use serde::Serialize;
@@ -95,6 +95,8 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String>
         let line = format!("Programs with the preload library: keep {keep}, recover {recover}");
         lines.push(format!("{line}, unless they say otherwise{others}"));
     }
+    let lacking = |Lacking { right, costs }: &Lacking| format!("The daemon has no {right}: {costs}");
+    lines.extend(daemon.rights.lacks.iter().map(lacking));
     lines.extend(snapshot.witnesses.iter().map(witness));
     for gpu in &snapshot.gpus {
         let mode = or_nothing(gpu.compute_mode);

@@ -193,6 +193,13 @@ pub(crate) fn explained(error: io::Error) -> io::Error {
     if is_there() { error } else { io::Error::other(MISSING) }
 }
 
+/// The effective capabilities of this process, a bit each.
+pub(crate) fn own_capabilities() -> Option<u64> {
+    let status = std::fs::read_to_string(OWN_STATUS).ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
+}
+
 /// The path of an open file, whatever has its name by now; good while it is open.
 pub(crate) fn path_of(file: impl AsFd) -> String {
     format!("{OWN_DESCRIPTORS}/{}", file.as_fd().as_raw_fd())

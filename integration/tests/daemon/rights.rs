@@ -4,7 +4,7 @@ use integration::lab::client::Connection;
 use integration::lab::commands;
 use integration::lab::place::{Container, PIDS, USERS, ask_beside, ask_within, where_possible, within};
 use integration::lab::program::Program;
-use integration::lab::stage::{CLIENT, Part, Stage};
+use integration::lab::stage::{CLIENT, CONTROL, Part, Stage};
 use integration::lab::sudden_death::{died, launch_armed};
 use integration::under_test::Skipped;
 use remps_proto::mps::handshake::Role;
@@ -214,5 +214,25 @@ fn an_ordinary_users_daemon_obeys_him_and_root_and_nobody_in_a_container() {
         assert!(is_refused(&stage.ask_as(USER + 1, "quit\n")));
         assert_eq!(stage.ask("quit\n"), "", "root");
         assert!(stage.take_daemon().ended_within(integration::lab::LIMIT));
+    });
+}
+
+#[test]
+fn status_says_what_right_the_daemon_lacks_and_what_that_costs() {
+    const WITHOUT: &[&str] = &["setpriv", "--bounding-set", "-sys_ptrace"];
+    const TOLD: &str = "The daemon has no CAP_SYS_PTRACE: clients of other users are not looked at: ";
+    where_possible(&[WITHOUT], |stage| {
+        let started = stage.lab().finish(&mut within(WITHOUT, &stage.command_as(0, CONTROL, &["-d"])), b"");
+        assert_eq!(started.code, Some(0), "{started:?}");
+        let status = stage.ask_as(1000, "status --wide\n");
+        assert!(status.lines().any(|line| line.starts_with(TOLD)), "whoever asks is told: {status}");
+        let status: Value = serde_json::from_str(&stage.ask("status --json\n")).expect("one object");
+        let rights = &status["daemon"]["rights"];
+        assert_eq!(rights["root"], true, "{rights}");
+        let lacks = rights["lacks"].as_array().expect("a list");
+        assert_eq!(lacks[0]["right"], "CAP_SYS_PTRACE", "{rights}");
+        assert!(TOLD.contains(&lacks[0]["costs"].as_str().expect("text")[..40]), "{rights}");
+        assert!(rights["has"].as_array().expect("a list").contains(&"CAP_KILL".into()), "{rights}");
+        assert_eq!(stage.ask("quit\n"), "");
     });
 }

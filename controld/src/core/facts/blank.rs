@@ -1,6 +1,6 @@
 //! The picture of a daemon of which nothing is known, from which tests make theirs.
 
-use super::{DaemonFacts, Snapshot};
+use super::{DaemonFacts, RightsFacts, Snapshot};
 use std::time::Duration;
 
 impl DaemonFacts {
@@ -13,6 +13,7 @@ impl DaemonFacts {
             version: "0.1.0",
             personality: "580".to_owned(),
             owner: 0,
+            rights: RightsFacts::of(0, None),
             uptime: Duration::ZERO,
             quitting: false,
             obstacles: vec![],

@@ -1,12 +1,8 @@
 //! Rights of the daemon's process.
 
+use crate::core::picture::{CAP_KILL, CAP_SYS_PTRACE, CAP_SYSLOG};
 use crate::doctor::Outcome;
 use crate::doctor::machine::{Machine, read};
-
-/// Numbers of capabilities, from `linux/capability.h`.
-const CAP_KILL: u32 = 5;
-const CAP_SYS_PTRACE: u32 = 19;
-const CAP_SYSLOG: u32 = 34;
 
 pub(super) fn user(machine: &Machine) -> Outcome {
     // Real, effective, saved and file system user.

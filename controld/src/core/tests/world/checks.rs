@@ -19,20 +19,8 @@ pub(in crate::core::tests) fn assert_is_bounded(incident: &Incident, clients: &B
 impl World {
     /// The picture that reports are made from shows every client once, and nothing that does not exist.
     pub(super) fn check_picture(&self) {
-        let daemon = DaemonFacts {
-            memory_unknown: None,
-            replay: None,
-            pid: 1,
-            version: "",
-            personality: String::new(),
-            owner: 0,
-            uptime: self.now,
-            quitting: self.core.is_quitting(),
-            obstacles: vec![],
-            degraded: vec![],
-            driver: None,
-            pipe_directory: String::new(),
-        };
+        let quitting = self.core.is_quitting();
+        let daemon = DaemonFacts { pid: 1, uptime: self.now, quitting, ..DaemonFacts::blank() };
         let picture = self.core.picture(self.now, daemon, vec![]);
         let mut living = BTreeSet::new();
         for client in picture.clients.iter().filter(|client| client.phase != ClientPhase::Gone) {
