@@ -238,9 +238,12 @@ impl Servers {
             quit.status = quit.status.max(status);
         }
         turn.save();
-        // It may have been in the way of those that could not start.
+        // It may have been in the way of those that could not start: one that was up also of those that have failed so
+        // often that they are left alone. One that has never been up is not, or two that fail would start each other.
         let held_up = |(id, _): &(DomainId, &mut Domain)| *id != server.domain || server.tainted().is_some();
-        for (_, domain) in self.domains.iter_mut().filter(held_up).filter(|(_, domain)| !domain.breaker_open) {
+        let was_up = server.ready_at.is_some();
+        for (_, domain) in self.domains.iter_mut().filter(held_up).filter(|(_, domain)| was_up || !domain.breaker_open)
+        {
             domain.retry_at = domain.retry_at.map(|at| at.min(now));
         }
         // A fault is its clients' doing, and the replacement has its own tries.

@@ -288,6 +288,31 @@ fn a_server_without_clients_makes_room_for_one_that_cannot_start_beside_it() {
 }
 
 #[test]
+fn who_was_kept_out_for_long_starts_at_once_when_the_other_ones_server_has_let_go() {
+    let mut story = Story::new(Policy::default());
+    let (_, effects) = story.arrive(USER);
+    let (first, _) = story.serve(&effects, 501);
+    let (waiting, mut effects) = story.arrive(OTHER);
+    let failures = Policy::default().constants.breaker_failures;
+    for pid in 600..600 + failures {
+        while effects.iter().all(|effect| spawned(effect).is_none()) {
+            let next = story.core.next_deadline().expect("it is tried again");
+            effects = story.pass(next - story.now);
+        }
+        let (second, _) = effects.iter().find_map(spawned).expect("a start");
+        story.feed(Input::ServerSpawned { server: second, pid });
+        effects = story.feed(Input::ServerExited { server: second, cause: ExitCause::Exited(1) });
+    }
+    // It is left alone for a minute now.
+    let effects = story.feed(gone(USER.pid));
+    let id = asked(&effects, &Request::Shutdown).expect("it has none and is in the way");
+    story.feed(Input::Replied { request: id, reply: Ok(Reply::ActiveWorkers(0)) });
+    let effects = story.feed(Input::ServerExited { server: first, cause: ExitCause::Exited(0) });
+    let (next, effects) = story.serve(&effects, 503);
+    assert_eq!(dispatched(&effects), [(next, waiting)]);
+}
+
+#[test]
 fn no_wake_up_is_due_when_nothing_happens() {
     let mut story = Story::new(Policy::default());
     assert_eq!(story.core.next_deadline(), None);
