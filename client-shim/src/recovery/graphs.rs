@@ -21,7 +21,7 @@ use crate::{
     },
     kept::{
         self,
-        graphs::plan::{Edge, Executable, Plan, Work},
+        graphs::plan::{Edges, Executable, Plan, Work},
     },
 };
 use nodes::{add, set, set_executable};
@@ -178,8 +178,8 @@ pub(super) fn build(plan: &Plan, renamed: &mut Renamed) -> Result<CUgraph, Faile
     Ok(graph)
 }
 
-fn connect(graph: CUgraph, edges: &[Edge], renamed: &Renamed) -> Result<(), Failed> {
-    if edges.is_empty() {
+fn connect(graph: CUgraph, edges: &Edges, renamed: &Renamed) -> Result<(), Failed> {
+    if edges.len() == 0 {
         return Ok(());
     }
     let node = |handle| translated(handle, renamed).map(CUgraphNode);

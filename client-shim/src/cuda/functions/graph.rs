@@ -19,7 +19,7 @@ macro_rules! graph {
                 fn cuGraphAddDependencies_v2(
                     graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edge_data: *const CUgraphEdgeData,
                     num_dependencies: usize,
-                ) then kept::graphs::rearranged(name!(), graph);
+                ) then kept::graphs::connected(name!(), graph, from, to, edge_data, num_dependencies);
                 fn cuGraphAddEmptyNode(
                     graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize,
@@ -213,7 +213,7 @@ macro_rules! graph {
                 fn cuGraphRemoveDependencies_v2(
                     graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edge_data: *const CUgraphEdgeData,
                     num_dependencies: usize,
-                ) then kept::graphs::rearranged(name!(), graph);
+                ) then kept::graphs::disconnected(graph, from, to, edge_data, num_dependencies);
                 fn cuGraphRetainUserObject(graph: CUgraph, object: CUuserObject, count: c_uint, flags: c_uint);
                 fn cuGraphUpload(graph_exec: CUgraphExec, stream: CUstream) / _ptsz: Launches;
                 fn cuUserObjectCreate(
@@ -226,7 +226,7 @@ macro_rules! graph {
             elsewhere {
                 fn cuGraphAddDependencies(
                     graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, num_dependencies: usize,
-                ) then kept::graphs::rearranged(name!(), graph);
+                ) then kept::graphs::connected(name!(), graph, from, to, std::ptr::null(), num_dependencies);
                 fn cuGraphAddKernelNode(
                     graph_node: *mut CUgraphNode_made, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_KERNEL_NODE_PARAMS_v1,
@@ -287,7 +287,7 @@ macro_rules! graph {
                 ): RecordsEventElsewhere then kept::graphs::changed(name!(), node, kept::graphs::place_of(node_params));
                 fn cuGraphRemoveDependencies(
                     graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, num_dependencies: usize,
-                ) then kept::graphs::rearranged(name!(), graph);
+                ) then kept::graphs::disconnected(graph, from, to, std::ptr::null(), num_dependencies);
             }
         }
     };

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     describe,
     places::{self, Places},
-    plan::Node,
+    plan::{Edge, Node},
 };
 use crate::{
     cuda::{
@@ -14,7 +14,7 @@ use crate::{
         call::{Bypass, Driver},
         functions::graph as of,
         result::CUresult,
-        types::{CUcontext, CUgraph, CUgraphNode, CUgraphNodeParams, Key as _},
+        types::{CUcontext, CUgraph, CUgraphEdgeData, CUgraphNode, CUgraphNodeParams, Key as _},
     },
     kept::{
         account::{self, Reason},
@@ -103,8 +103,11 @@ pub(crate) fn embedded(
     let mut copy = CUgraph(0);
     let is_told = driver!(graph::cuGraphChildGraphNodeGetGraph(node, &raw mut copy)).is_success();
     let known = match graphs(|graphs| graphs.described(original.0).map(places::of_plan))? {
-        // It was moved here: its nodes are the same.
-        Some(known) if copy == original => known,
+        // It was moved here: its nodes are the same, and it is no graph of its own any longer.
+        Some(known) if copy == original => {
+            graphs(|graphs| graphs.forget(original.0))?;
+            known
+        }
         Some(_) if is_told => in_clone(original, copy)?,
         _ => BTreeMap::new(),
     };
@@ -132,52 +135,87 @@ fn added_with(
     known: BTreeMap<usize, usize>,
 ) -> Result<(), Bypass> {
     let Some(root) = graphs(|graphs| graphs.around(graph.0))? else { return Ok(()) };
-    if root != graph.0 {
-        return made_with(function, CUgraph(root), known);
-    }
     let described = describe::work(node, &Places::new(known)).and_then(|work| Ok((work, describe::edges_to(node)?)));
-    match described {
-        Ok((work, edges)) => {
-            let node = Node { handle: node.0, work: Arc::new(work) };
-            if graphs(|graphs| graphs.add(root, node, edges))? {
-                Ok(())
-            } else {
-                lose(function, Reason::GraphTooLarge, root)
-            }
-        }
-        Err(reason) => lose(function, reason, root),
-    }
+    let kept = described.map(|(work, edges)| {
+        let node = Node { handle: node.0, work: Arc::new(work) };
+        graphs(|graphs| graphs.add(graph.0, node, edges))
+    });
+    in_room(function, root, kept)
+}
+
+/// Loses a graph that was to be edited where that is not known, or where there was no room for it.
+fn in_room(function: &'static str, root: usize, kept: Result<Result<bool, Bypass>, Reason>) -> Result<(), Bypass> {
+    let reason = match kept {
+        Ok(is_room) => (!is_room?).then_some(Reason::GraphTooLarge),
+        Err(reason) => Some(reason),
+    };
+    reason.map_or(Ok(()), |reason| lose(function, reason, root))
 }
 
 /// A node of a graph does something else now, where it did before unless it is told where.
 pub(crate) fn changed(function: &'static str, node: CUgraphNode, told: Option<CUcontext>) -> Result<(), Bypass> {
     let Some(root) = graphs(|graphs| graphs.around(node.0))? else { return Ok(()) };
-    let before = graphs(|graphs| graphs.plan(root).and_then(|plan| places::of_node(plan, node.0)))?;
-    let known = said(node, told.or(before.map(CUcontext)));
-    match describe::work(node, &Places::new(known.clone())) {
-        Ok(work) => {
-            let is_its_own = graphs(|graphs| graphs.change(root, node.0, Arc::new(work)))?;
-            // Otherwise it is of an embedded graph.
-            if is_its_own { Ok(()) } else { made_with(function, CUgraph(root), known) }
-        }
-        Err(reason) => lose(function, reason, root),
+    let mut known = graphs(|graphs| graphs.node(node.0).map(places::of_node))?.unwrap_or_default();
+    known.extend(said(node, told));
+    let kept = describe::work(node, &Places::new(known)).map(|work| graphs(|graphs| graphs.change(node.0, work)));
+    in_room(function, root, kept)
+}
+
+/// Edges that a program names.
+fn edges(from: *const CUgraphNode, to: *const CUgraphNode, data: *const CUgraphEdgeData, count: usize) -> Vec<Edge> {
+    if from.is_null() || to.is_null() {
+        return Vec::new();
     }
+    let of = |at| Edge {
+        // SAFETY: the driver has just read so many.
+        from: unsafe { from.wrapping_add(at).read_unaligned() }.0,
+        // SAFETY: as above.
+        to: unsafe { to.wrapping_add(at).read_unaligned() }.0,
+        // None is eight zeros.
+        data: match data.is_null() {
+            true => [0; 8],
+            // SAFETY: as above, and it is eight bytes long.
+            false => unsafe { data.cast::<[u8; 8]>().wrapping_add(at).read_unaligned() },
+        },
+    };
+    (0..count).map(of).collect()
 }
 
-/// The edges of a graph are others now.
-pub(crate) fn rearranged(function: &'static str, graph: CUgraph) -> Result<(), Bypass> {
-    graphs(|graphs| graphs.around(graph.0))?.map_or(Ok(()), |root| made(function, CUgraph(root)))
+/// Edges of a graph have come.
+pub(crate) fn connected(
+    function: &'static str,
+    graph: CUgraph,
+    from: *const CUgraphNode,
+    to: *const CUgraphNode,
+    data: *const CUgraphEdgeData,
+    count: usize,
+) -> Result<(), Bypass> {
+    let Some(root) = graphs(|graphs| graphs.around(graph.0))? else { return Ok(()) };
+    let edges = edges(from, to, data, count);
+    in_room(function, root, Ok(graphs(|graphs| graphs.connect(graph.0, &edges))))
 }
 
-/// Logic of `cuGraphDestroyNode`.
+/// Edges of a graph have gone.
+pub(crate) fn disconnected(
+    graph: CUgraph,
+    from: *const CUgraphNode,
+    to: *const CUgraphNode,
+    data: *const CUgraphEdgeData,
+    count: usize,
+) -> Result<(), Bypass> {
+    let edges = edges(from, to, data, count);
+    graphs(|graphs| graphs.disconnect(graph.0, &edges))
+}
+
+/// Logic of `cuGraphDestroyNode`. It is forgotten first, since another one may get its handle at once.
 pub(crate) fn destroy_node(
     driver: &mut Driver<of::cuGraphDestroyNode::Signature>,
     node: CUgraphNode,
 ) -> Result<CUresult, Bypass> {
-    let root = graphs(|graphs| graphs.around(node.0))?;
+    let taken = graphs(|graphs| graphs.take_node(node.0))?;
     let answer = driver.pass();
-    if let Some(root) = root.filter(|_| answer.is_success()) {
-        made("cuGraphDestroyNode", CUgraph(root))?;
+    if let Some((graph, taken)) = taken.filter(|_| !answer.is_success()) {
+        graphs(|graphs| graphs.put_node_back(graph, taken))?;
     }
     Ok(answer)
 }

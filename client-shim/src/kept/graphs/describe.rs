@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     places::Places,
-    plan::{Arguments, Edge, Launch, Node, Plan, Work},
+    plan::{Arguments, Edge, Edges, Launch, Node, Plan, Work},
 };
 use crate::{
     cuda::{
@@ -58,7 +58,7 @@ fn graph_at(graph: CUgraph, places: &Places, depth: usize) -> Result<Plan, Reaso
 }
 
 /// All edges of a graph.
-fn edges(graph: CUgraph) -> Result<Vec<Edge>, Reason> {
+fn edges(graph: CUgraph) -> Result<Edges, Reason> {
     let mut count = 0;
     let (none, no_data) = (ptr::null_mut(), ptr::null_mut());
     must(driver!(graph::cuGraphGetEdges_v2(graph, none, none, no_data, &raw mut count)))?;

@@ -1,5 +1,8 @@
 //! Which graphs and executable graphs there are. Pure bookkeeping, in the living copy's handles.
 
+mod edits;
+mod homes;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -7,6 +10,7 @@ use std::{
 
 use super::plan::{Edge, Executable, Launch, Node, Plan, Work};
 use crate::cuda::moved::Moves;
+use homes::Homes;
 
 /// Bytes that descriptions of graphs may take together; a graph beyond is not recoverable.
 const MOST_BYTES: usize = 256 << 20;
@@ -31,6 +35,8 @@ pub(crate) struct Graphs {
     /// By handle.
     graphs: BTreeMap<usize, Kept<Plan>>,
     executables: BTreeMap<usize, Kept<Executable>>,
+    /// Of all nodes and embedded graphs.
+    homes: Homes,
     number: u64,
     bytes: usize,
     /// How often anything may have changed.
@@ -74,17 +80,10 @@ impl Graphs {
         let is_kept = self.has_room(plan.cost());
         if is_kept {
             self.number += 1;
+            self.homes.enter(graph, &plan);
             self.graphs.insert(graph, Kept { number, made: self.changes, changed: self.changes, of: plan });
         }
         is_kept
-    }
-
-    /// The graph that this is, or that this graph or node is part of.
-    pub(crate) fn around(&self, handle: usize) -> Option<usize> {
-        if self.graphs.contains_key(&handle) {
-            return Some(handle);
-        }
-        self.graphs.iter().find(|(_, kept)| kept.of.contains(handle)).map(|(graph, _)| *graph)
     }
 
     /// Whether this is a graph, an executable one, or a node of one.
@@ -97,42 +96,15 @@ impl Graphs {
         self.graphs.get(&graph).map(|kept| &kept.of)
     }
 
-    /// The same of one that may be embedded in another one.
-    pub(crate) fn described(&self, graph: usize) -> Option<&Plan> {
-        self.plan(graph).or_else(|| self.graphs.values().find_map(|kept| kept.of.embedded(graph)))
-    }
-
-    /// A node has come, with these edges to it; whether there was room. Nothing if the graph is not kept.
-    pub(crate) fn add(&mut self, graph: usize, node: Node, edges: Vec<Edge>) -> bool {
-        self.changes += 1;
-        if !self.graphs.contains_key(&graph) {
-            return true;
-        }
-        let is_room = self.has_room(node.work.cost() + edges.len() * size_of::<Edge>());
-        if let Some(kept) = self.graphs.get_mut(&graph).filter(|_| is_room) {
-            kept.changed = self.changes;
-            kept.of.nodes.push(node);
-            kept.of.edges.extend(edges);
-        }
-        is_room
-    }
-
-    /// What a node of a kept graph does now; whether it is one.
-    pub(crate) fn change(&mut self, graph: usize, node: usize, work: Arc<Work>) -> bool {
-        self.changes += 1;
-        self.graphs.get_mut(&graph).is_some_and(|kept| {
-            kept.changed = self.changes;
-            change(&mut kept.of, node, work, &mut self.bytes)
-        })
-    }
-
     /// What a node of an executable graph does now; whether it is one.
     pub(crate) fn change_executable(&mut self, executable: usize, node: usize, work: Arc<Work>) -> bool {
         self.changes += 1;
-        self.executables.get_mut(&executable).is_some_and(|kept| {
-            kept.changed = self.changes;
-            change(&mut kept.of.plan, node, work, &mut self.bytes)
-        })
+        let Some(kept) = self.executables.get_mut(&executable) else { return false };
+        kept.changed = self.changes;
+        let Some(known) = kept.of.plan.work_of(node) else { return false };
+        self.bytes = self.bytes - known.cost() + work.cost();
+        *known = work;
+        true
     }
 
     /// A graph is no more, or can't be kept; what it was, if it was kept.
@@ -141,12 +113,14 @@ impl Graphs {
         let gone = self.graphs.remove(&graph)?;
         self.ended = self.changes;
         self.bytes -= gone.of.cost();
+        self.homes.leave(graph, &gone.of);
         Some(gone)
     }
 
     /// The driver has not destroyed it.
     pub(crate) fn restore(&mut self, graph: usize, kept: Kept<Plan>) {
         self.changes += 1;
+        self.homes.enter(graph, &kept.of);
         self.bytes += kept.of.cost();
         self.graphs.insert(graph, Kept { changed: self.changes, ..kept });
     }
@@ -181,7 +155,7 @@ impl Graphs {
             let pairs: BTreeMap<usize, usize> = plan.nodes.iter().map(|node| node.handle).zip(names).collect();
             let name = |handle: usize| pairs.get(&handle).copied().unwrap_or(handle);
             let node = |node: &Node| Node { handle: name(node.handle), work: Arc::clone(&node.work) };
-            let edge = |edge: &Edge| Edge { from: name(edge.from), to: name(edge.to), data: edge.data };
+            let edge = |edge: Edge| Edge { from: name(edge.from), to: name(edge.to), data: edge.data };
             Plan { nodes: plan.nodes.iter().map(node).collect(), edges: plan.edges.iter().map(edge).collect() }
         } else {
             plan
@@ -219,8 +193,8 @@ impl Graphs {
     /// What was told of a node of an executable graph, with what is as it was before: a kernel's attributes, and by what
     /// handle a graph is embedded.
     pub(crate) fn as_before(&self, executable: usize, node: usize, work: Work) -> Work {
-        let known = self.executables.get(&executable).map(|kept| &kept.of.plan.nodes);
-        let known = known.and_then(|nodes| nodes.iter().find(|known| known.handle == node)).map(|node| &*node.work);
+        let known = self.executables.get(&executable).and_then(|kept| kept.of.plan.nodes.get(node));
+        let known = known.map(|node| &*node.work);
         match (work, known) {
             (Work::Launch(launch), Some(Work::Launch(before))) => {
                 Work::Launch(Launch { attributes: before.attributes.clone(), ..launch })
@@ -265,8 +239,9 @@ impl Graphs {
             self.forget_executable(handle);
         }
         self.changes += 1;
-        for kept in self.graphs.values_mut().filter(|kept| is_over(&kept.of)) {
+        for (graph, kept) in self.graphs.iter_mut().filter(|(_, kept)| is_over(&kept.of)) {
             self.bytes -= kept.of.cost();
+            self.homes.leave(*graph, &kept.of);
             (kept.of, kept.changed) = (Plan::default(), self.changes);
         }
     }
@@ -316,15 +291,11 @@ impl Graphs {
                 (current(executable), Kept { number, made: changed, changed, of: renamed })
             })
             .collect();
+        self.homes = Homes::default();
+        for (graph, kept) in &self.graphs {
+            self.homes.enter(*graph, &kept.of);
+        }
     }
-}
-
-/// Changes what a node of a plan does; whether it has the node.
-fn change(plan: &mut Plan, node: usize, work: Arc<Work>, bytes: &mut usize) -> bool {
-    let Some(known) = plan.nodes.iter_mut().find(|known| known.handle == node) else { return false };
-    *bytes = *bytes - known.work.cost() + work.cost();
-    known.work = work;
-    true
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //! copy of the driver can be given the same.
 //!
 //! A graph is described by the driver's own answers ([`describe`]): whole when a capture has ended or it was cloned, and
-//! node by node while a program builds it. An executable graph does what its graph did when it was made, and what it was
+//! node by node while a program builds it. An edit changes what is known by what it says, and nothing else of the graph is
+//! read again. An executable graph does what its graph did when it was made, and what it was
 //! told since ([`plan`]). What cannot be described is counted as not recoverable, with the reason, until it is destroyed.
 //!
 //! Not told by the driver is in which context a copy or a set is done ([`places`]). Of a capture it is taken to be the one

@@ -35,20 +35,17 @@ impl Places {
 pub(super) fn of_plan(plan: &Plan) -> BTreeMap<usize, usize> {
     let mut places = BTreeMap::new();
     for node in &plan.nodes {
-        places.extend(node.work.place().map(|context| (node.handle, context)));
-        if let Some((_, plan)) = node.work.embedded() {
-            places.extend(of_plan(plan));
-        }
+        places.extend(of_node(node));
     }
     places
 }
 
-/// That of one of a graph's nodes, at any depth.
-pub(super) fn of_node(plan: &Plan, handle: usize) -> Option<usize> {
-    plan.nodes.iter().find_map(|node| match node.work.embedded() {
-        Some((_, plan)) => of_node(plan, handle),
-        None => node.work.place().filter(|_| node.handle == handle),
-    })
+/// That of a node, or those of the nodes of what it embeds.
+pub(super) fn of_node(node: &Node) -> BTreeMap<usize, usize> {
+    match node.work.embedded() {
+        Some((_, plan)) => of_plan(plan),
+        None => node.work.place().map(|context| (node.handle, context)).into_iter().collect(),
+    }
 }
 
 /// Those of a clone's nodes, as far as the driver finds them in it, by what it was cloned from.
@@ -77,20 +74,20 @@ pub(super) fn of_clone(original: &Plan, clone: CUgraph) -> BTreeMap<usize, usize
 mod tests {
     use std::sync::Arc;
 
-    use super::{of_node, of_plan};
+    use super::of_plan;
     use crate::kept::graphs::plan::{Node, Plan, Work};
 
     #[test]
     fn places_are_known_at_any_depth_of_copies_and_sets_alone() {
         let node = |handle, work| Node { handle, work: Arc::new(work) };
-        let inner = Plan { nodes: vec![node(3, Work::Copy { words: [0; 25], context: 30 })], edges: Vec::new() };
-        let nodes = vec![
+        let inner = [node(3, Work::Copy { words: [0; 25], context: 30 })];
+        let inner = Plan { nodes: inner.into_iter().collect(), ..Plan::default() };
+        let nodes = [
             node(1, Work::Set { words: [0; 5], context: 10 }),
             node(2, Work::Empty),
             node(4, Work::Child { graph: 5, plan: inner }),
         ];
-        let plan = Plan { nodes, edges: Vec::new() };
+        let plan = Plan { nodes: nodes.into_iter().collect(), ..Plan::default() };
         assert_eq!(of_plan(&plan).into_iter().collect::<Vec<_>>(), [(1, 10), (3, 30)]);
-        assert_eq!([1, 2, 3, 4].map(|node| of_node(&plan, node)), [Some(10), None, Some(30), None]);
     }
 }

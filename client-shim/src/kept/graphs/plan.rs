@@ -1,6 +1,13 @@
 //! What graphs are made of, in the living copy's handles. Pure bookkeeping.
 
-use std::{collections::BTreeSet, sync::Arc};
+mod parts;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+pub(crate) use parts::{Edge, Edges, Node, Nodes, Taken};
 
 use crate::cuda::{
     arguments::structures::translate,
@@ -8,8 +15,10 @@ use crate::cuda::{
     types::{CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS},
 };
 
-/// What a node or an edge takes at least, about, in bytes.
+/// What a node takes at least, about, in bytes.
 const COST_OF_A_NODE: usize = 256;
+/// What an edge takes, which is found by either end, about, in bytes.
+pub(super) const COST_OF_AN_EDGE: usize = 2 * size_of::<Edge>();
 
 /// A kernel's launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,33 +67,13 @@ pub(crate) enum Work {
     Record { event: usize },
 }
 
-/// A node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Node {
-    /// Its handle.
-    pub(crate) handle: usize,
-    /// What it does; shared between a graph and its executable forms as long as it is the same.
-    pub(crate) work: Arc<Work>,
-}
-
-/// That one node comes after another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Edge {
-    /// The one before.
-    pub(crate) from: usize,
-    /// The one after.
-    pub(crate) to: usize,
-    /// `CUgraphEdgeData`.
-    pub(crate) data: [u8; 8],
-}
-
 /// All of a graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// In the order in which the driver names them.
-    pub(crate) nodes: Vec<Node>,
-    /// In any order.
-    pub(crate) edges: Vec<Edge>,
+    pub(crate) nodes: Nodes,
+    /// In no order that means anything.
+    pub(crate) edges: Edges,
 }
 
 /// An executable graph.
@@ -180,12 +169,12 @@ impl Plan {
     }
 
     pub(super) fn cost(&self) -> usize {
-        self.nodes.iter().map(|node| node.work.cost()).sum::<usize>() + self.edges.len() * size_of::<Edge>()
+        self.nodes.iter().map(|node| node.work.cost()).sum::<usize>() + self.edges.len() * COST_OF_AN_EDGE
     }
 
     pub(super) fn renamed(&self, current: &impl Fn(usize) -> usize) -> Self {
         let node = |node: &Node| Node { handle: current(node.handle), work: Arc::new(node.work.renamed(current)) };
-        let edge = |edge: &Edge| Edge { from: current(edge.from), to: current(edge.to), data: edge.data };
+        let edge = |edge: Edge| Edge { from: current(edge.from), to: current(edge.to), data: edge.data };
         Self { nodes: self.nodes.iter().map(node).collect(), edges: self.edges.iter().map(edge).collect() }
     }
 
@@ -205,34 +194,21 @@ impl Plan {
         names
     }
 
-    /// Whether this node or graph is part of it, at any depth.
-    pub(super) fn contains(&self, handle: usize) -> bool {
-        self.nodes.iter().any(|node| {
-            node.handle == handle
-                || matches!(&*node.work, Work::Child { graph, plan } if *graph == handle || plan.contains(handle))
-        })
-    }
-
-    /// What a graph does that it embeds, at any depth.
-    pub(super) fn embedded(&self, handle: usize) -> Option<&Self> {
-        let mut embedded = self.nodes.iter().filter_map(|node| node.work.embedded());
-        embedded.find_map(|(graph, plan)| if graph == handle { Some(plan) } else { plan.embedded(handle) })
-    }
-
     /// Whether the other one has the same nodes in the same order, and embeds the same.
     pub(crate) fn has_nodes_of(&self, other: &Self) -> bool {
-        let edges = |plan: &Self| plan.edges.iter().copied().collect::<BTreeSet<_>>();
         let is_same = |(own, other): (&Node, &Node)| {
             own.handle == other.handle && (own.work == other.work || !matches!(&*own.work, Work::Child { .. }))
         };
         self.nodes.len() == other.nodes.len()
             && self.nodes.iter().zip(&other.nodes).all(is_same)
-            && edges(self) == edges(other)
+            && self.edges == other.edges
     }
 
     /// Edges by the places of their nodes.
     pub(super) fn shape(&self) -> BTreeSet<(Option<usize>, Option<usize>, [u8; 8])> {
-        let place = |handle| self.nodes.iter().position(|node| node.handle == handle);
+        let places: BTreeMap<usize, usize> =
+            self.nodes.iter().enumerate().map(|(at, node)| (node.handle, at)).collect();
+        let place = |handle: usize| places.get(&handle).copied();
         self.edges.iter().map(|edge| (place(edge.from), place(edge.to), edge.data)).collect()
     }
 }

@@ -179,13 +179,14 @@ entry_points! {
         Ok(())
     }
 
-    fn cuGraphRemoveDependencies_v2(graph: usize, from: In<usize>, to: In<usize>, _data: In<[u8; 8]>, count: usize) {
+    fn cuGraphRemoveDependencies_v2(graph: usize, from: In<usize>, to: In<usize>, data: In<[u8; 8]>, count: usize) {
         let driver = driver()?;
         let mut tables = driver.tables();
         let graph = tables.graphs.graph(graph)?;
         for index in 0..count {
-            let (from, to) = (from.at(index)?, to.at(index)?);
-            let known = graph.edges.iter().position(|edge| (edge.0, edge.1) == (from, to));
+            let data = if data.is_absent() { [0; 8] } else { data.at(index)? };
+            let gone = (from.at(index)?, to.at(index)?, data);
+            let known = graph.edges.iter().position(|edge| *edge == gone);
             graph.edges.remove(known.ok_or(Code::INVALID_VALUE)?);
         }
         Ok(())

@@ -9,6 +9,7 @@ mod attributes;
 mod beside;
 mod captures;
 mod counted;
+mod edits;
 mod evidence;
 mod functions;
 mod graphs;
@@ -116,6 +117,7 @@ const SCENES: &[(&str, Scene)] = &[
     ("wrong-nodes", graphs::wrong_nodes),
     ("last-nodes", graphs::last_nodes),
     ("nodes-again", graphs::nodes_again),
+    ("edits-of-graphs", edits::of_graphs),
     ("with-graphics", counted::with_resources),
     ("after-graphics", counted::after_resources),
     ("with-user-object", counted::with_user_object),

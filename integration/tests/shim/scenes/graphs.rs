@@ -51,3 +51,14 @@ fn a_node_is_named_as_when_it_was_added_whichever_handle_it_has() {
         assert_eq!(line["heard"], heard, "{subject}: {line}");
     });
 }
+
+/// All that a graph is made of is read as it is embedded, the fourth of these calls, and for no edit of it or of what embeds it:
+/// the next one would fail, and with it all that is known.
+#[test]
+fn a_graph_that_is_edited_is_made_again_as_it_is_and_nothing_of_it_is_read_again() {
+    once(|subject| {
+        let line = play_alone(subject, "edits-of-graphs", &[("MPS_SIM_FAIL_AT", "1:cuGraphGetNodes:5")]);
+        let words = json!([0, [7, 7, 7, 7, 0]]);
+        assert_eq!(line["heard"], json!({ "found": FOUND, "words": [words, words] }), "{subject}: {line}");
+    });
+}

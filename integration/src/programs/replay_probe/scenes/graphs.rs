@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use std::ptr::{null, null_mut};
 
 /// What the graphs write.
-const VALUE: u32 = 7;
+pub(super) const VALUE: u32 = 7;
 
-fn graph() -> Result<sys::CUgraph, GpuError> {
+pub(super) fn graph() -> Result<sys::CUgraph, GpuError> {
     let mut graph = null_mut();
     // SAFETY: the result is a variable of ours.
     check("cuGraphCreate", unsafe { sys::cuGraphCreate(&raw mut graph, 0) })?;
@@ -25,7 +25,7 @@ fn empty(graph: sys::CUgraph) -> Result<sys::CUgraphNode, GpuError> {
     Ok(node)
 }
 
-fn set(graph: sys::CUgraph, word: u64, context: sys::CUcontext) -> Result<sys::CUgraphNode, GpuError> {
+pub(super) fn set(graph: sys::CUgraph, word: u64, context: sys::CUcontext) -> Result<sys::CUgraphNode, GpuError> {
     let mut node = null_mut();
     let params = set_params(word, 1, VALUE);
     // SAFETY: as above, and the driver copies the parameters in the call.
@@ -34,7 +34,12 @@ fn set(graph: sys::CUgraph, word: u64, context: sys::CUcontext) -> Result<sys::C
     Ok(node)
 }
 
-fn copy(graph: sys::CUgraph, to: u64, from: u64, context: sys::CUcontext) -> Result<sys::CUgraphNode, GpuError> {
+pub(super) fn copy(
+    graph: sys::CUgraph,
+    to: u64,
+    from: u64,
+    context: sys::CUcontext,
+) -> Result<sys::CUgraphNode, GpuError> {
     let mut node = null_mut();
     let params = copy_params(to, from, 1);
     // SAFETY: as above.
@@ -43,7 +48,7 @@ fn copy(graph: sys::CUgraph, to: u64, from: u64, context: sys::CUcontext) -> Res
     Ok(node)
 }
 
-fn behind(graph: sys::CUgraph, from: sys::CUgraphNode, to: sys::CUgraphNode) -> Result<(), GpuError> {
+pub(super) fn behind(graph: sys::CUgraph, from: sys::CUgraphNode, to: sys::CUgraphNode) -> Result<(), GpuError> {
     // SAFETY: both are nodes of it.
     let answer = unsafe { sys::cuGraphAddDependencies_v2(graph, &raw const from, &raw const to, null(), 1) };
     check("cuGraphAddDependencies", answer)
