@@ -57,6 +57,7 @@ fn fate(reason: Option<&str>, logic: &str) -> Option<Fate> {
         return Some(Fate::Refused(text_of(reason)));
     }
     let asks = [
+        "kept::memory::mapping::used_as_multicast",
         "kept::memory::pointers",
         "kept::memory::pools::attribute",
         "kept::memory::pools::told",
@@ -179,7 +180,6 @@ const PASSED_ON: &[(&str, &str)] = &[
     ("cuSurfRef", "the same"),
     ("cuTensorMap", "written to memory of the program's, with addresses that stay"),
     ("cuGraphics", "of resources that are refused once they are mapped"),
-    ("cuMulticast", "of multicast objects, which are refused"),
     ("cuLogicalEndpoint", "of endpoints, which are refused"),
     ("cuLinkAdd", "of linkers, which are refused"),
     ("cuGraphBatchMemOp", "of nodes whose graph is refused"),

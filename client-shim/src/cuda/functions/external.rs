@@ -39,15 +39,16 @@ macro_rules! external {
                 fn cuImportExternalSemaphore(
                     ext_sem_out: *mut CUexternalSemaphore, sem_handle_desc: *const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC,
                 ) made External(ext_sem_out);
-                fn cuMulticastAddDevice(mc_handle: CUmemGenericAllocationHandle, dev: CUdevice);
+                fn cuMulticastAddDevice(mc_handle: CUmemGenericAllocationHandle, dev: CUdevice)
+                    then kept::memory::mapping::used_as_multicast(mc_handle);
                 fn cuMulticastBindAddr(
                     mc_handle: CUmemGenericAllocationHandle, mc_offset: usize, memptr: CUdeviceptr, size: usize,
                     flags: c_ulonglong,
-                );
+                ) then kept::memory::mapping::used_as_multicast(mc_handle);
                 fn cuMulticastBindMem(
                     mc_handle: CUmemGenericAllocationHandle, mc_offset: usize, mem_handle: CUmemGenericAllocationHandle,
                     mem_offset: usize, size: usize, flags: c_ulonglong,
-                );
+                ) then kept::memory::mapping::used_as_multicast(mc_handle);
                 fn cuMulticastCreate(
                     mc_handle: *mut CUmemGenericAllocationHandle, prop: *const CUmulticastObjectProp,
                 ) then kept::memory::mapping::multicast(name!(), kept::account::Reason::Multicast, written!(mc_handle));
@@ -56,7 +57,7 @@ macro_rules! external {
                 );
                 fn cuMulticastUnbind(
                     mc_handle: CUmemGenericAllocationHandle, dev: CUdevice, mc_offset: usize, size: usize,
-                );
+                ) then kept::memory::mapping::used_as_multicast(mc_handle);
                 fn cuSignalExternalSemaphoresAsync(
                     ext_sem_array: *const CUexternalSemaphore,
                     params_array: *const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, num_ext_sems: c_uint, stream: CUstream,
@@ -99,11 +100,11 @@ macro_rules! external {
                 fn cuMulticastBindAddr_v2(
                     mc_handle: CUmemGenericAllocationHandle, dev: CUdevice, mc_offset: usize, memptr: CUdeviceptr,
                     size: usize, flags: c_ulonglong,
-                );
+                ) then kept::memory::mapping::used_as_multicast(mc_handle);
                 fn cuMulticastBindMem_v2(
                     mc_handle: CUmemGenericAllocationHandle, dev: CUdevice, mc_offset: usize,
                     mem_handle: CUmemGenericAllocationHandle, mem_offset: usize, size: usize, flags: c_ulonglong,
-                );
+                ) then kept::memory::mapping::used_as_multicast(mc_handle);
             }
         }
     };

@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_ulonglong, c_void};
 use super::{
     arena::GRANULE,
     freeing,
-    own::{Own, Reservation},
+    own::{Multicast, Own, Reservation},
     region::{DESCRIPTOR, DEVICE, PAGE, PINNED},
 };
 use crate::process::descriptors::Held;
@@ -133,24 +133,35 @@ pub(crate) fn multicast(
     handle: CUmemGenericAllocationHandle,
 ) -> Result<(), Bypass> {
     account::counted(function, reason, handle.key());
-    own(|own| own.hold_multicast(handle.key()))
+    own(|own| own.hold_multicast(handle.key(), function))
+}
+
+/// After a call that uses a handle as a multicast object's. Of one that was imported it is the first sign: the driver takes any
+/// handle in the same function and says of none what it is.
+pub(crate) fn used_as_multicast(handle: CUmemGenericAllocationHandle) -> Result<(), Bypass> {
+    const BY: &str = "cuMemImportFromShareableHandle";
+    if own(|own| own.is_multicast(handle.key(), BY))? {
+        account::counted(BY, Reason::Multicast, handle.key());
+    }
+    Ok(())
 }
 
 /// The handle of a multicast object is released. It is forgotten first, since another one may get its handle at once.
 fn release_multicast(
     driver: &mut Driver<cuMemRelease::Signature>,
     handle: CUmemGenericAllocationHandle,
-    is_last: bool,
+    left: Multicast,
 ) -> Result<CUresult, Bypass> {
+    let is_last = left.references == 0;
     if is_last {
         account::gone(handle.key());
     }
     let answer = driver.pass();
     if !answer.is_success() {
         if is_last {
-            account::counted("cuMulticastCreate", Reason::Multicast, handle.key());
+            account::counted(left.by, Reason::Multicast, handle.key());
         }
-        own(|own| own.hold_multicast(handle.key()))?;
+        own(|own| own.hold_multicast(handle.key(), left.by))?;
     }
     Ok(answer)
 }
@@ -160,8 +171,8 @@ pub(crate) fn release(
     driver: &mut Driver<cuMemRelease::Signature>,
     handle: CUmemGenericAllocationHandle,
 ) -> Result<CUresult, Bypass> {
-    if let Some(is_last) = own(|own| own.release_multicast(handle.key()))? {
-        return release_multicast(driver, handle, is_last);
+    if let Some(left) = own(|own| own.release_multicast(handle.key()))? {
+        return release_multicast(driver, handle, left);
     }
     let released = own(|own| own.release(handle.key()))?;
     let answer = driver.pass();

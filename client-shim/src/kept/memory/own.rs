@@ -54,6 +54,15 @@ pub(crate) struct Reservation {
     pub(crate) reserved: u64,
 }
 
+/// A multicast object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Multicast {
+    /// How often its handle must be released.
+    pub(crate) references: u64,
+    /// The function that the program has it by.
+    pub(crate) by: &'static str,
+}
+
 /// All of it.
 #[derive(Debug, Default)]
 pub(crate) struct Own {
@@ -64,8 +73,8 @@ pub(crate) struct Own {
     mappings: BTreeMap<u64, Mapping>,
     /// By start.
     reservations: BTreeMap<u64, Reservation>,
-    /// How often the handle of a multicast object must be released.
-    multicasts: BTreeMap<u64, u64>,
+    /// Multicast objects, by handle.
+    multicasts: BTreeMap<u64, Multicast>,
     last_id: Id,
 }
 
@@ -89,25 +98,40 @@ impl Own {
     }
 
     /// A multicast object has come, or another reference by its handle.
-    pub(crate) fn hold_multicast(&mut self, handle: u64) {
-        *self.multicasts.entry(handle).or_default() += 1;
+    pub(crate) fn hold_multicast(&mut self, handle: u64, by: &'static str) {
+        self.multicasts.entry(handle).or_insert(Multicast { references: 0, by }).references += 1;
     }
 
-    /// The handle of a multicast object is released once; whether it is one, and this was the last time.
-    pub(crate) fn release_multicast(&mut self, handle: u64) -> Option<bool> {
-        let references = self.multicasts.get_mut(&handle)?;
-        *references -= 1;
-        let is_last = *references == 0;
-        if is_last {
+    /// What came from another process is a multicast object, as is known once it is used as one; whether it was taken for an
+    /// allocation until now. Its descriptor is closed, or the object would live on without the program, and what is mapped of
+    /// it is no allocation.
+    pub(crate) fn is_multicast(&mut self, handle: u64, by: &'static str) -> bool {
+        let Some((id, references)) = self.handles.remove(&handle) else { return false };
+        self.multicasts.insert(handle, Multicast { references, by });
+        self.allocations.remove(&id);
+        self.handles.retain(|_, (of, _)| *of != id);
+        for mapping in self.mappings.values_mut().filter(|mapping| mapping.id == Some(id)) {
+            mapping.id = None;
+        }
+        true
+    }
+
+    /// The handle of a multicast object is released once; what is left of it, if it is one.
+    pub(crate) fn release_multicast(&mut self, handle: u64) -> Option<Multicast> {
+        let object = self.multicasts.get_mut(&handle)?;
+        object.references -= 1;
+        let left = *object;
+        if left.references == 0 {
             self.multicasts.remove(&handle);
         }
-        Some(is_last)
+        Some(left)
     }
 
     /// Another reference by handle to what is mapped at an address.
     pub(crate) fn retain(&mut self, handle: u64, address: u64) {
-        if self.multicasts.contains_key(&handle) {
-            return self.hold_multicast(handle);
+        if let Some(object) = self.multicasts.get_mut(&handle) {
+            object.references += 1;
+            return;
         }
         let Some(id) = self.mapping_around(address).and_then(|mapping| mapping.id) else { return };
         let references = &mut self.handles.entry(handle).or_insert((id, 0)).1;

@@ -3,13 +3,13 @@
 //!
 //! A user object is there as long as anybody has a reference to it: the program, a graph, what was cloned from it or made
 //! executable. Then its function is called, by a thread of the driver's own, as documented. A multicast object is memory like
-//! any other here. A resource of graphics is any number: it was registered by functions that this driver does not have.
+//! any other here, which any device may be added to. A resource of graphics is any number: it was registered by functions that this driver does not have.
 
 use crate::abi::{In, Out, Text, entry_points};
 use crate::codes::{Code, Outcome};
 use crate::driver::{Tables, driver};
 use crate::tables::Table;
-use std::ffi::{c_uint, c_ulonglong, c_void};
+use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
 /// `CU_GRAPH_USER_OBJECT_MOVE`: the program's own references become the graph's.
 const MOVE: c_uint = 1;
@@ -115,6 +115,12 @@ entry_points! {
 
     fn cuMulticastCreate(handle: Out<usize>, properties: In<Multicast>) {
         handle.put(super::virtual_memory::on_first_device(properties.get()?.size)?)
+    }
+
+    fn cuMulticastAddDevice(handle: usize, device: c_int) {
+        let driver = driver()?;
+        driver.device(device)?;
+        if driver.tables().allocations.contains_key(&handle) { Ok(()) } else { Err(Code::INVALID_VALUE) }
     }
 
     fn cuModuleGetTexRef(reference: Out<usize>, module: usize, _name: Text) {

@@ -124,6 +124,8 @@ const SCENES: &[(&str, Scene)] = &[
     ("after-user-object", counted::after_user_object),
     ("with-multicast", counted::with_multicast),
     ("after-multicast", counted::after_multicast),
+    ("with-imported-multicast", counted::with_imported_multicast),
+    ("after-imported-multicast", counted::after_imported_multicast),
     ("with-texture-reference", counted::with_texture),
     ("after-texture-reference", counted::after_texture),
 ];

@@ -33,6 +33,11 @@ fn a_multicast_object_is_in_the_way_until_it_is_released_and_mapped_nowhere() {
 }
 
 #[test]
+fn a_multicast_object_of_another_process_is_in_the_way_once_it_is_used_as_one_until_it_is_released() {
+    is_in_the_way_until_it_ends("imported-multicast");
+}
+
+#[test]
 fn a_texture_reference_is_in_the_way_until_its_module_is_unloaded() {
     is_in_the_way_until_it_ends("texture-reference");
 }

@@ -85,11 +85,27 @@ fn reservations_of_a_program_follow_each_other_and_gaps_are_used_again() {
 #[test]
 fn a_multicast_object_is_released_as_often_as_it_is_held_and_is_no_allocation() {
     let mut own = Own::default();
-    own.hold_multicast(7);
+    own.hold_multicast(7, "any");
     assert!(!own.map(0x1000_0000, SIZE, 0, 7), "it is no allocation");
     own.retain(7, 0x1000_0000);
-    assert_eq!([7, 7, 7].map(|handle| own.release_multicast(handle)), [Some(false), Some(true), None]);
-    own.hold_multicast(7);
+    let mut left = || own.release_multicast(7).map(|left| left.references);
+    assert_eq!([left(), left(), left()], [Some(1), Some(0), None]);
+    own.hold_multicast(7, "any");
     own.create(7, SIZE, 0, None, false);
     assert_eq!(own.release_multicast(7), None, "its handle was given out again");
+}
+
+#[test]
+fn what_is_used_as_a_multicast_object_was_none_of_the_allocations() {
+    let mut own = Own::default();
+    own.create(7, 0, -1, None, false);
+    own.retain(7, 0);
+    assert!(own.map(0x1000_0000, SIZE, 0, 7), "it may be one");
+    own.retain(7, 0x1000_0000);
+    assert!(own.is_multicast(7, "any") && !own.is_multicast(7, "any") && !own.is_multicast(8, "any"));
+    assert_eq!((own.all_allocations().len(), own.all_mappings()[0].id), (0, None));
+    let mut left = || own.release_multicast(7).map(|left| (left.references, left.by));
+    assert_eq!([left(), left(), left()], [Some((1, "any")), Some((0, "any")), None]);
+    drop(own.unmap(0x1000_0000, SIZE));
+    assert_eq!(own.totals(), [0; 6]);
 }

@@ -8,6 +8,7 @@ use crate::programs::replay_probe::graphs::instantiate;
 use cudarc::driver::sys;
 use serde_json::{Value, json};
 use std::ffi::c_void;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::mpsc::{Sender, channel};
 
@@ -70,6 +71,31 @@ fn multicast(ends: bool) -> Result<(), GpuError> {
     check("cuMemRelease", unsafe { sys::cuMemRelease(handle) })
 }
 
+/// A multicast object that came by a descriptor, as from the process that has made it, and whose handle is released if `ends`.
+fn imported_multicast(ends: bool) -> Result<(), GpuError> {
+    let (mut made, mut handle, mut descriptor) = (0, 0, -1);
+    let kind = sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    let prop = sys::CUmulticastObjectProp { numDevices: 1, size: SIZE, handleTypes: 1, flags: 0 };
+    // SAFETY: the results are variables of ours, here and below.
+    check("cuMulticastCreate", unsafe { sys::cuMulticastCreate(&raw mut made, &raw const prop) })?;
+    let into = (&raw mut descriptor).cast();
+    // SAFETY: as above.
+    let exported = unsafe { sys::cuMemExportToShareableHandle(into, made, kind, 0) };
+    check("cuMemExportToShareableHandle", exported)?;
+    let from = without_provenance_mut(usize::try_from(descriptor).unwrap_or(usize::MAX));
+    // SAFETY: as above.
+    let imported = unsafe { sys::cuMemImportFromShareableHandle(&raw mut handle, from, kind) };
+    check("cuMemImportFromShareableHandle", imported)?;
+    // SAFETY: the driver has given it out, and nobody else closes it.
+    drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    // SAFETY: it is not used again.
+    check("cuMemRelease", unsafe { sys::cuMemRelease(made) })?;
+    // SAFETY: it is ours.
+    check("cuMulticastAddDevice", unsafe { sys::cuMulticastAddDevice(handle, 0) })?;
+    // SAFETY: it is not used again.
+    if ends { check("cuMemRelease", unsafe { sys::cuMemRelease(handle) }) } else { Ok(()) }
+}
+
 /// A texture reference of a module, which is unloaded if `ends`.
 fn texture(ends: bool) -> Result<(), GpuError> {
     let (module, mut reference) = (module(KERNELS)?, null_mut());
@@ -119,6 +145,14 @@ pub(super) fn with_multicast(stage: &Stage) -> Result<Value, GpuError> {
 
 pub(super) fn after_multicast(stage: &Stage) -> Result<Value, GpuError> {
     there(stage, multicast, true)
+}
+
+pub(super) fn with_imported_multicast(stage: &Stage) -> Result<Value, GpuError> {
+    there(stage, imported_multicast, false)
+}
+
+pub(super) fn after_imported_multicast(stage: &Stage) -> Result<Value, GpuError> {
+    there(stage, imported_multicast, true)
 }
 
 pub(super) fn with_texture(stage: &Stage) -> Result<Value, GpuError> {
