@@ -179,7 +179,7 @@ const PASSED_ON: &[(&str, &str)] = &[
     ("cuTexRef", "of texture references, which are refused"),
     ("cuSurfRef", "the same"),
     ("cuTensorMap", "written to memory of the program's, with addresses that stay"),
-    ("cuGraphics", "of resources that are refused once they are mapped"),
+    ("cuGraphics", "of resources, which are refused"),
     ("cuLogicalEndpoint", "of endpoints, which are refused"),
     ("cuLinkAdd", "of linkers, which are refused"),
     ("cuGraphBatchMemOp", "of nodes whose graph is refused"),

@@ -68,6 +68,20 @@ macro_rules! external {
                 ) / _ptsz: Launches;
             }
             elsewhere {
+                fn cuGraphicsEGLRegisterImage(
+                    cuda_resource: *mut CUgraphicsResource, image: *mut c_void, flags: c_uint,
+                ) made External(cuda_resource);
+                fn cuGraphicsGLRegisterBuffer(cuda_resource: *mut CUgraphicsResource, buffer: c_uint, flags: c_uint)
+                    made External(cuda_resource);
+                fn cuGraphicsGLRegisterImage(
+                    cuda_resource: *mut CUgraphicsResource, image: c_uint, target: c_uint, flags: c_uint,
+                ) made External(cuda_resource);
+                fn cuGraphicsVDPAURegisterOutputSurface(
+                    cuda_resource: *mut CUgraphicsResource, vdp_surface: c_uint, flags: c_uint,
+                ) made External(cuda_resource);
+                fn cuGraphicsVDPAURegisterVideoSurface(
+                    cuda_resource: *mut CUgraphicsResource, vdp_surface: c_uint, flags: c_uint,
+                ) made External(cuda_resource);
                 fn cuLogicalEndpointAddDevice(le_id: CUlogicalEndpointId, dev: CUdevice);
                 fn cuLogicalEndpointBindAddr(
                     le_id: CUlogicalEndpointId, dev: CUdevice, offset: cuuint64_t, ptr: *mut c_void, size: cuuint64_t,

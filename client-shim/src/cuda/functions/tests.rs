@@ -14,6 +14,16 @@ const NEWER: [(&str, &str); 2] = [
     ("cuTensorMapSetAllocationClass", "*mutCUtensorMap,c_uint,*mutc_uint"),
 ];
 
+/// Functions of headers of which cudarc has no bindings, with their argument types, from `cudaEGL.h`, `cudaGL.h` and
+/// `cudaVDPAU.h` of CUDA 13.0, where `EGLImageKHR` is a pointer and the names of OpenGL's and VDPAU's objects are `unsigned int`.
+const OF_GRAPHICS: [(&str, &str); 5] = [
+    ("cuGraphicsEGLRegisterImage", "*mutCUgraphicsResource,*mutc_void,c_uint"),
+    ("cuGraphicsGLRegisterBuffer", "*mutCUgraphicsResource,c_uint,c_uint"),
+    ("cuGraphicsGLRegisterImage", "*mutCUgraphicsResource,c_uint,c_uint,c_uint"),
+    ("cuGraphicsVDPAURegisterOutputSurface", "*mutCUgraphicsResource,c_uint,c_uint"),
+    ("cuGraphicsVDPAURegisterVideoSurface", "*mutCUgraphicsResource,c_uint,c_uint"),
+];
+
 /// The types of `(name: type, ..)` by the header's names, without paths in front of them and without spaces.
 fn types_of(arguments: &str) -> String {
     let plain = arguments.replace("::core::ffi::", "").replace(char::is_whitespace, "");
@@ -23,7 +33,7 @@ fn types_of(arguments: &str) -> String {
     typed.map(|(_, of)| of).collect::<Vec<_>>().join(",")
 }
 
-/// Every function that cudarc's bindings or [`NEWER`] declare, in the header of whichever release: name and argument
+/// Every function that cudarc's bindings, [`NEWER`] or [`OF_GRAPHICS`] declare, in the header of whichever release: name and argument
 /// types.
 fn declared() -> BTreeMap<String, BTreeSet<String>> {
     let metadata = Command::new(env!("CARGO"))
@@ -48,7 +58,7 @@ fn declared() -> BTreeMap<String, BTreeSet<String>> {
         }
     }
     assert!(found.len() > 500, "cudarc's bindings were understood");
-    for (name, types) in NEWER {
+    for (name, types) in NEWER.into_iter().chain(OF_GRAPHICS) {
         assert!(!found.contains_key(name), "cudarc has {name} now");
         found.entry(name.to_owned()).or_default().insert(types.to_owned());
     }

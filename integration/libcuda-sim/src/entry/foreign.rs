@@ -3,10 +3,12 @@
 //!
 //! A user object is there as long as anybody has a reference to it: the program, a graph, what was cloned from it or made
 //! executable. Then its function is called, by a thread of the driver's own, as documented. A multicast object is memory like
-//! any other here, which any device may be added to. A resource of graphics is any number: it was registered by functions that this driver does not have.
+//! any other here, which any device may be added to. A resource of graphics is any number, since this
+//! driver has no other interface to ask: what is registered is not looked at.
 
 use crate::abi::{In, Out, Text, entry_points};
 use crate::codes::{Code, Outcome};
+use crate::contexts::current;
 use crate::driver::{Tables, driver};
 use crate::tables::Table;
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
@@ -78,6 +80,12 @@ fn of_module(tables: &Tables, module: usize) -> Outcome {
     if tables.modules.contains_key(&module) { Ok(()) } else { Err(Code::INVALID_HANDLE) }
 }
 
+/// Registers something of another interface's, whatever it is.
+fn register(resource: &Out<usize>) -> Outcome {
+    let (driver, _) = current()?;
+    resource.put(driver.new_handle())
+}
+
 entry_points! {
     fn cuUserObjectCreate(
         place: Out<usize>, data: usize, destroy: Option<extern "C" fn(*mut c_void)>, references: c_uint, _flags: c_uint,
@@ -127,6 +135,26 @@ entry_points! {
         let driver = driver()?;
         of_module(&driver.tables(), module)?;
         reference.put(driver.new_handle())
+    }
+
+    fn cuGraphicsGLRegisterBuffer(resource: Out<usize>, _buffer: c_uint, _flags: c_uint) {
+        register(&resource)
+    }
+
+    fn cuGraphicsGLRegisterImage(resource: Out<usize>, _image: c_uint, _target: c_uint, _flags: c_uint) {
+        register(&resource)
+    }
+
+    fn cuGraphicsEGLRegisterImage(resource: Out<usize>, _image: usize, _flags: c_uint) {
+        register(&resource)
+    }
+
+    fn cuGraphicsVDPAURegisterVideoSurface(resource: Out<usize>, _surface: c_uint, _flags: c_uint) {
+        register(&resource)
+    }
+
+    fn cuGraphicsVDPAURegisterOutputSurface(resource: Out<usize>, _surface: c_uint, _flags: c_uint) {
+        register(&resource)
     }
 
     fn cuGraphicsMapResources(count: c_uint, resources: In<usize>, _stream: usize) {

@@ -23,6 +23,14 @@ fn each_resource_of_graphics_that_one_call_maps_is_in_the_way_until_it_is_given_
 }
 
 #[test]
+fn what_is_registered_of_another_interface_is_in_the_way_until_it_is_unregistered() {
+    for kind in ["gl-buffer", "gl-image", "egl-image", "vdpau-video", "vdpau-output"] {
+        is_found(&format!("with-{kind}"), [FOUND[0]; 2]);
+    }
+    is_found("after-registrations", FOUND);
+}
+
+#[test]
 fn a_user_object_is_in_the_way_until_its_function_is_called() {
     is_in_the_way_until_it_ends("user-object");
 }

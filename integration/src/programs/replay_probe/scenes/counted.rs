@@ -7,7 +7,7 @@ use crate::programs::replay_probe::failed;
 use crate::programs::replay_probe::graphs::instantiate;
 use cudarc::driver::sys;
 use serde_json::{Value, json};
-use std::ffi::c_void;
+use std::ffi::{CStr, c_uint, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::mpsc::{Sender, channel};
@@ -17,6 +17,11 @@ const MOVE: u32 = 1;
 const NO_SYNC: u32 = 1;
 /// Bytes of a multicast object.
 const SIZE: usize = 2 << 20;
+
+/// Functions that register something by its number.
+const BUFFER: &CStr = c"cuGraphicsGLRegisterBuffer";
+const VIDEO: &CStr = c"cuGraphicsVDPAURegisterVideoSurface";
+const OUTPUT: &CStr = c"cuGraphicsVDPAURegisterOutputSurface";
 
 /// Resources of graphics as the simulated driver takes them: any numbers.
 const RESOURCES: [usize; 2] = [0x7700, 0x7800];
@@ -118,6 +123,43 @@ fn resources(ends: bool) -> Result<(), GpuError> {
     Ok(())
 }
 
+/// A function as programs with pictures find it, through the driver's own lookup.
+fn looked_up(name: &CStr) -> Result<*mut c_void, GpuError> {
+    let mut found = null_mut();
+    // SAFETY: the result is a variable of ours.
+    let answer = unsafe { sys::cuGetProcAddress_v2(name.as_ptr(), &raw mut found, 12000, 0, null_mut()) };
+    check("cuGetProcAddress", answer)?;
+    Ok(found)
+}
+
+/// Something that is registered in each way, all of which are unregistered but for one of these unless `ends`.
+fn registered(of: usize, ends: bool) -> Result<(), GpuError> {
+    type Named = unsafe extern "C" fn(*mut sys::CUgraphicsResource, c_uint, c_uint) -> sys::CUresult;
+    type Image = unsafe extern "C" fn(*mut sys::CUgraphicsResource, c_uint, c_uint, c_uint) -> sys::CUresult;
+    type OfEgl = unsafe extern "C" fn(*mut sys::CUgraphicsResource, *mut c_void, c_uint) -> sys::CUresult;
+    let mut all = [null_mut(); 5];
+    for (name, resource) in [BUFFER, VIDEO, OUTPUT].into_iter().zip(&mut all) {
+        // SAFETY: the functions of these names have this type.
+        let register: Named = unsafe { std::mem::transmute(looked_up(name)?) };
+        // SAFETY: the result is a variable of ours, and the simulated driver looks at no object.
+        check("cuGraphicsRegister", unsafe { register(resource, 1, 0) })?;
+    }
+    // SAFETY: the function of this name has this type.
+    let register: Image = unsafe { std::mem::transmute(looked_up(c"cuGraphicsGLRegisterImage")?) };
+    // SAFETY: as above.
+    check("cuGraphicsRegister", unsafe { register(&raw mut all[3], 1, 0, 0) })?;
+    // SAFETY: the function of this name has this type.
+    let register: OfEgl = unsafe { std::mem::transmute(looked_up(c"cuGraphicsEGLRegisterImage")?) };
+    // SAFETY: as above.
+    check("cuGraphicsRegister", unsafe { register(&raw mut all[4], null_mut(), 0) })?;
+    for (at, resource) in all.into_iter().enumerate().filter(|(at, _)| ends || *at != of) {
+        // SAFETY: it is not used again.
+        let answer = unsafe { sys::cuGraphicsUnregisterResource(resource) };
+        check("cuGraphicsUnregisterResource", answer).map_err(|error| failed("--scene", format!("{at}: {error}")))?;
+    }
+    Ok(())
+}
+
 fn there(stage: &Stage, make: fn(bool) -> Result<(), GpuError>, ends: bool) -> Result<Value, GpuError> {
     make(ends)?;
     Ok(json!({ "found": beside::fault(stage)? }))
@@ -129,6 +171,30 @@ pub(super) fn with_resources(stage: &Stage) -> Result<Value, GpuError> {
 
 pub(super) fn after_resources(stage: &Stage) -> Result<Value, GpuError> {
     there(stage, resources, true)
+}
+
+pub(super) fn with_buffer(stage: &Stage) -> Result<Value, GpuError> {
+    there(stage, |ends| registered(0, ends), false)
+}
+
+pub(super) fn with_video(stage: &Stage) -> Result<Value, GpuError> {
+    there(stage, |ends| registered(1, ends), false)
+}
+
+pub(super) fn with_output(stage: &Stage) -> Result<Value, GpuError> {
+    there(stage, |ends| registered(2, ends), false)
+}
+
+pub(super) fn with_image(stage: &Stage) -> Result<Value, GpuError> {
+    there(stage, |ends| registered(3, ends), false)
+}
+
+pub(super) fn with_image_of_egl(stage: &Stage) -> Result<Value, GpuError> {
+    there(stage, |ends| registered(4, ends), false)
+}
+
+pub(super) fn after_registrations(stage: &Stage) -> Result<Value, GpuError> {
+    there(stage, |ends| registered(0, ends), true)
 }
 
 pub(super) fn with_user_object(stage: &Stage) -> Result<Value, GpuError> {
