@@ -42,6 +42,17 @@ pub(crate) fn destroy(context: CUcontext) -> Result<(), Bypass> {
     Ok(())
 }
 
+/// After `cuCtxDetach`: a context whose usage count has come to zero is destroyed. The driver counts, since who has attached it
+/// need not be asked: it knows no version of a context that has ended (measured with 580.159.04, where a primary one stays
+/// however often it is detached).
+pub(crate) fn detached(context: CUcontext) -> Result<(), Bypass> {
+    let mut version = 0;
+    match driver!(context::cuCtxGetApiVersion(context, &raw mut version)) {
+        CUresult::CUDA_ERROR_INVALID_CONTEXT => destroy(context),
+        _ => Ok(()),
+    }
+}
+
 /// Logic of `cuDevicePrimaryCtxReset`.
 pub(crate) fn reset(
     driver: &mut Driver<cuDevicePrimaryCtxReset_v2::Signature>,

@@ -121,6 +121,7 @@ impl Driver {
         }
         tables.graphs.end_captures(handle);
         tables.peers.retain(|(user, owner)| *user != handle && *owner != handle);
+        tables.attached.remove(&handle);
         tables.context_limits.retain(|(of, _), _| *of != handle);
         tables.stream_attributes.retain(|(of, _), _| *of != handle);
         let owned: Vec<usize> = tables

@@ -82,6 +82,8 @@ pub(crate) struct Tables {
     pub(crate) spare_streams: Vec<usize>,
     /// Context-local storage by context and key: the value, and whom to call when the context ends.
     pub(crate) storage: Table<(usize, usize), (usize, Option<Ended>)>,
+    /// How often contexts were attached and not detached since.
+    pub(crate) attached: Table<usize, u32>,
     /// Limits that were set, by context and `CUlimit`.
     pub(crate) context_limits: Table<(usize, usize), usize>,
     /// Attributes that were set, by stream, or context for its default stream, and number.

@@ -2,6 +2,7 @@
 //! `mps-replay-probe`, each on a server that is killed under its work.
 
 mod captures;
+mod contexts;
 mod counted;
 mod functions;
 mod gpus;

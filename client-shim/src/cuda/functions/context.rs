@@ -10,7 +10,7 @@ macro_rules! context {
                     pctx: *mut CUcontext, ctx_create_params: *mut CUctxCreateParams, flags: c_uint, dev: CUdevice,
                 ) then kept::contexts::created("cuCtxCreate_v4", written!(pctx));
                 fn cuCtxDestroy_v2(ctx: CUcontext) then kept::contexts::destroy(ctx);
-                fn cuCtxDetach(ctx: CUcontext);
+                fn cuCtxDetach(ctx: CUcontext) then kept::contexts::detached(ctx);
                 fn cuCtxDisablePeerAccess(peer_context: CUcontext)
                     then kept::contexts::disable_peer(peer_context);
                 fn cuCtxEnablePeerAccess(peer_context: CUcontext, flags: c_uint)

@@ -85,6 +85,33 @@ entry_points! {
         if driver.destroy_context(context) { Ok(()) } else { Err(Code::INVALID_CONTEXT) }
     }
 
+    fn cuCtxAttach(context: Out<usize>, flags: c_uint) {
+        let (driver, current) = current_or_failed()?;
+        if flags != 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        *driver.tables().attached.entry(current.handle).or_default() += 1;
+        context.put(current.handle)
+    }
+
+    fn cuCtxDetach(context: usize) {
+        let driver = driver()?;
+        if current_handle() != Some(context) || !driver.tables().contexts.contains_key(&context) {
+            return Err(Code::INVALID_CONTEXT);
+        }
+        // Measured with 580.159.04: this does nothing to a primary one.
+        if is_primary(driver, context) {
+            return Ok(());
+        }
+        if let Some(count @ 1..) = driver.tables().attached.get_mut(&context) {
+            *count -= 1;
+            return Ok(());
+        }
+        pop();
+        driver.destroy_context(context);
+        Ok(())
+    }
+
     fn cuCtxPushCurrent_v2(context: usize) {
         if !driver()?.tables().contexts.contains_key(&context) {
             return Err(Code::INVALID_CONTEXT);

@@ -8,6 +8,7 @@ mod arrays;
 mod attributes;
 mod beside;
 mod captures;
+mod contexts;
 mod counted;
 mod edits;
 mod evidence;
@@ -132,6 +133,8 @@ const SCENES: &[(&str, Scene)] = &[
     ("after-multicast", counted::after_multicast),
     ("with-imported-multicast", counted::with_imported_multicast),
     ("after-imported-multicast", counted::after_imported_multicast),
+    ("detached-once", contexts::detached_once),
+    ("detached-twice", contexts::detached_twice),
     ("with-texture-reference", counted::with_texture),
     ("after-texture-reference", counted::after_texture),
 ];
