@@ -57,6 +57,8 @@ fn fate(reason: Option<&str>, logic: &str) -> Option<Fate> {
         return Some(Fate::Refused(text_of(reason)));
     }
     let asks = [
+        "kept::contexts::from_green",
+        "kept::contexts::destroyed_green",
         "kept::memory::mapping::used_as_multicast",
         "kept::memory::pointers",
         "kept::memory::pools::attribute",

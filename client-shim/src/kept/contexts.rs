@@ -21,7 +21,7 @@ use crate::{
         names,
         result::CUresult,
         threads,
-        types::{CUcontext, CUdevice, Key as _},
+        types::{CUcontext, CUdevice, CUgreenCtx, Key as _},
     },
     process::settings,
 };
@@ -49,6 +49,24 @@ pub(crate) fn detached(context: CUcontext) -> Result<(), Bypass> {
     let mut version = 0;
     match driver!(context::cuCtxGetApiVersion(context, &raw mut version)) {
         CUresult::CUDA_ERROR_INVALID_CONTEXT => destroy(context),
+        _ => Ok(()),
+    }
+}
+
+/// After `cuCtxFromGreenCtx`.
+pub(crate) fn from_green(context: CUcontext, green: CUgreenCtx) -> Result<(), Bypass> {
+    let device = device_of(context).ok_or(Bypass::ForTheDriver)?;
+    objects(|objects| objects.contexts.name_green(context.0, green.0, device))
+}
+
+/// After `cuGreenCtxDestroy`: its streams have ended, and where nobody else has retained it the device's primary context, which
+/// has all else that was made meanwhile. It stays current where it is.
+pub(crate) fn destroyed_green(green: CUgreenCtx) -> Result<(), Bypass> {
+    account::gone(green.key());
+    let Some((context, device)) = objects(|objects| objects.contexts.take_green(green.0))? else { return Ok(()) };
+    end(CUcontext(context))?;
+    match objects(|objects| objects.contexts.primary(device))? {
+        Some(primary) if !is_active(device) => end(CUcontext(primary)),
         _ => Ok(()),
     }
 }

@@ -14,7 +14,7 @@ use super::{
     graphs, memory,
     objects::{
         begin_capture,
-        current::context,
+        current::{context, of_streams},
         end_captures, ends, has_capture, keep, objects, recipes,
         recipes::{Recipe, Setting},
     },
@@ -46,7 +46,7 @@ pub(crate) use last::last_of;
 pub(crate) fn stream(stream: CUstream, flags: c_uint, priority: Option<c_int>) -> Result<(), Bypass> {
     progress::made_stream(names::name_of(stream.0));
     memory(|memory| memory.slabs.pending.order_ends(names::name_of(stream.0)))?;
-    keep("cuStreamCreate", stream.0, Recipe::Stream { context: context()?, flags, priority })
+    keep("cuStreamCreate", stream.0, Recipe::Stream { context: of_streams()?, flags, priority })
 }
 
 /// After a call that gives a stream a function of the host. In a capture, of this stream or of one that it has joined, it

@@ -57,6 +57,8 @@ impl State {
 pub(crate) struct Context {
     /// Its handle; a primary context has the same after a reset.
     pub(crate) handle: usize,
+    /// Handle of the context that has what is made in it, besides streams: its own, or the primary one of a green context.
+    pub(crate) home: usize,
     /// Its number, which no other context of this copy has, or had.
     pub(crate) id: u64,
     /// Device ordinal.
@@ -74,6 +76,7 @@ impl Context {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Self {
             handle,
+            home: handle,
             id: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             device,
             thread_percentage,

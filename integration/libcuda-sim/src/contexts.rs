@@ -66,6 +66,17 @@ impl Driver {
         Ok(context)
     }
 
+    /// Makes the context of a green context, which is not told to the daemon: it works in the channel of the primary one.
+    pub(crate) fn make_green(&'static self, device: u32) -> Outcome<usize> {
+        let home = self.retain_primary(device)?;
+        let handle = self.new_handle();
+        let mut context = Context::new(handle, device, 100.0, None);
+        context.home = home;
+        let context = self.insert(context);
+        Stream::start(&context, NULL_STREAM, 0, 0)?;
+        Ok(handle)
+    }
+
     /// Handle of a device's primary context: the same for the life of the process.
     pub(crate) fn primary_handle(device: u32) -> usize {
         crate::copies::first_handle() + usize::try_from(device).expect("an ordinal is small") * 0x1000

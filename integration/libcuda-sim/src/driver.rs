@@ -82,6 +82,8 @@ pub(crate) struct Tables {
     pub(crate) spare_streams: Vec<usize>,
     /// Context-local storage by context and key: the value, and whom to call when the context ends.
     pub(crate) storage: Table<(usize, usize), (usize, Option<Ended>)>,
+    /// Green contexts: the device, and the handle of what is a context of it.
+    pub(crate) green: Table<usize, (u32, usize)>,
     /// How often contexts were attached and not detached since.
     pub(crate) attached: Table<usize, u32>,
     /// Limits that were set, by context and `CUlimit`.
@@ -332,7 +334,8 @@ impl Driver {
         Ok(context)
     }
 
-    fn insert(&self, context: Context) -> Arc<Context> {
+    /// It is there from now on.
+    pub(crate) fn insert(&self, context: Context) -> Arc<Context> {
         let context = Arc::new(context);
         self.tables().contexts.insert(context.handle, Arc::clone(&context));
         context

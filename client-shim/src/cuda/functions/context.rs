@@ -15,7 +15,8 @@ macro_rules! context {
                     then kept::contexts::disable_peer(peer_context);
                 fn cuCtxEnablePeerAccess(peer_context: CUcontext, flags: c_uint)
                     then kept::contexts::enable_peer(peer_context);
-                fn cuCtxFromGreenCtx(context: *mut CUcontext, ctx: CUgreenCtx);
+                fn cuCtxFromGreenCtx(context: *mut CUcontext, ctx: CUgreenCtx)
+                    then kept::contexts::from_green(written!(context), ctx);
                 fn cuCtxGetApiVersion(ctx: CUcontext, version: *mut c_uint);
                 fn cuCtxGetCacheConfig(pconfig: *mut CUfunc_cache);
                 fn cuCtxGetCurrent(pctx: *mut CUcontext);
@@ -57,13 +58,15 @@ macro_rules! context {
                 fn cuGreenCtxCreate(
                     ctx: *mut CUgreenCtx, desc: CUdevResourceDesc, dev: CUdevice, flags: c_uint,
                 ) made GreenContext(ctx);
-                fn cuGreenCtxDestroy(ctx: CUgreenCtx) gone(ctx);
+                fn cuGreenCtxDestroy(ctx: CUgreenCtx) then kept::contexts::destroyed_green(ctx);
                 fn cuGreenCtxGetDevResource(ctx: CUgreenCtx, resource: *mut CUdevResource, type_: CUdevResourceType);
                 fn cuGreenCtxGetId(green_ctx: CUgreenCtx, green_ctx_id: *mut c_ulonglong);
                 fn cuGreenCtxRecordEvent(ctx: CUgreenCtx, event: CUevent): RecordsEventElsewhere;
                 fn cuGreenCtxStreamCreate(
                     stream: *mut CUstream, green_ctx: CUgreenCtx, flags: c_uint, priority: c_int,
-                ) made GreenContext(stream);
+                ) then kept::account::parts_counted(
+                    name!(), kept::account::Reason::GreenContext, one!(stream).map(Key::key), green_ctx.key(),
+                );
                 fn cuGreenCtxWaitEvent(ctx: CUgreenCtx, event: CUevent): WaitsForEvent;
                 fn cuStreamGetGreenCtx(stream: CUstream, ctx: *mut CUgreenCtx);
             }

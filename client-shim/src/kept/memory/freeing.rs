@@ -25,7 +25,7 @@ use crate::cuda::{
     result::CUresult,
     types::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUstream, CUstreamCaptureStatus},
 };
-use crate::kept::{account, is_capturing, memory, objects::current::context, recipes, work::progress};
+use crate::kept::{account, is_capturing, memory, objects::current::of_streams, recipes, work::progress};
 use crate::process::settings;
 
 /// `CU_EVENT_DISABLE_TIMING`.
@@ -134,7 +134,7 @@ fn after(
         return Err(Bypass::ForTheDriver);
     }
     // An event can be recorded in a stream of its own context alone, which need not be the current one.
-    let event_context = context_of(stream).map_or_else(context, Ok)?;
+    let event_context = context_of(stream).map_or_else(of_streams, Ok)?;
     let order = order_of(stream, is_per_thread, event_context);
     let Some(block) = memory(|memory| memory.slabs.mark_freed(address))? else {
         return Ok(CUresult::CUDA_ERROR_INVALID_VALUE);

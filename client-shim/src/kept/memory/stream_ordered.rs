@@ -21,7 +21,7 @@ use crate::cuda::{
 use crate::kept::{
     account::{self, Reason},
     memory,
-    objects::current::current,
+    objects::current::{current, of_streams},
 };
 
 /// Logic of `cuMemAllocAsync`.
@@ -92,7 +92,7 @@ fn obtain_from(
         && let pool = pool()?
         && let Some(known) = known(pool, device)?
     {
-        let order = freeing::order_of(stream, is_per_thread, context);
+        let order = freeing::order_of(stream, is_per_thread, of_streams()?);
         let wish = Wish { context, pool: pool.0, size: bytes };
         let mut again = memory(|memory| memory.slabs.again(order, &wish))?;
         if again.is_none() && !known.has_room(bytes) {

@@ -13,8 +13,22 @@ use crate::cuda::{
 };
 use crate::kept::{keeping::surroundings, objects};
 
-/// The current context and its device.
+/// The context that what is made now is of, and its device: the current one, or the device's primary one in the place of a green
+/// context's, in which everything but streams is made and outlives it (measured with 580.159.04: memory, modules, events, arrays,
+/// executable graphs).
 pub(crate) fn current() -> Result<(usize, CUdevice), Bypass> {
+    let (context, device) = entered()?;
+    if !objects(|objects| objects.contexts.is_green(context))? {
+        return Ok((context, device));
+    }
+    let known = objects(|objects| objects.contexts.primary(device))?;
+    let primary = known.or_else(|| primary_of(device).map(|primary| primary.0)).ok_or(Bypass::ForTheDriver)?;
+    learn(primary, device)?;
+    Ok((primary, device))
+}
+
+/// The current context and its device.
+pub(in crate::kept) fn entered() -> Result<(usize, CUdevice), Bypass> {
     let (mut context, mut device) = (CUcontext(0), 0);
     let has_context = driver!(context::cuCtxGetCurrent(&raw mut context)).is_success() && context.0 != 0;
     if !has_context || !driver!(context::cuCtxGetDevice(&raw mut device)).is_success() {
@@ -24,9 +38,14 @@ pub(crate) fn current() -> Result<(usize, CUdevice), Bypass> {
     Ok((context.0, device))
 }
 
-/// The current context: what is made now is made in it.
+/// The context that what is made now is of, unless it is a stream.
 pub(crate) fn context() -> Result<usize, Bypass> {
     current().map(|(context, _)| context)
+}
+
+/// The current context, whose default stream a thread has, and in which it makes streams.
+pub(crate) fn of_streams() -> Result<usize, Bypass> {
+    entered().map(|(context, _)| context)
 }
 
 /// Finds out whether a context is its device's primary one, the first time that it is seen. A context that has failed

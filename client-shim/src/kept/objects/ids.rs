@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, ffi::c_ulonglong};
 
-use super::{current::context, objects};
+use super::{current::of_streams, objects};
 use crate::{
     cuda::{call::Bypass, library, names, types::CUcontext},
     process::settings,
@@ -52,7 +52,7 @@ impl Ids {
 
 /// After `cuCtxGetId`.
 pub(crate) fn context_id(of: CUcontext, id: *mut c_ulonglong) -> Result<(), Bypass> {
-    let handle = if of.0 == 0 { context()? } else { of.0 };
+    let handle = if of.0 == 0 { of_streams()? } else { of.0 };
     let name = names::name_of(handle);
     corrected(Object::Context(name), name, id)
 }

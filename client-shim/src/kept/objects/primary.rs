@@ -23,6 +23,8 @@ pub(crate) struct Contexts {
     primary: BTreeMap<CUdevice, usize>,
     others: BTreeSet<usize>,
     retained: BTreeMap<CUdevice, Retained>,
+    /// Contexts of green contexts: by handle, which green context's, and of which device.
+    green: BTreeMap<usize, (usize, CUdevice)>,
     /// Whose memory which context has enabled access to, and has not disabled since: the owner, and the user.
     peers: BTreeSet<(usize, usize)>,
 }
@@ -38,6 +40,23 @@ impl Contexts {
         self.others.contains(&context)
             || self.primary.values().any(|primary| *primary == context)
             || self.retained.values().any(|retained| retained.context == context)
+    }
+
+    /// A green context's context.
+    pub(crate) fn name_green(&mut self, context: usize, green: usize, device: CUdevice) {
+        self.green.insert(context, (green, device));
+    }
+
+    /// Whether it is a green context's.
+    pub(crate) fn is_green(&self, context: usize) -> bool {
+        self.green.contains_key(&context)
+    }
+
+    /// A green context ends: its context, and whose primary one may end with it.
+    pub(crate) fn take_green(&mut self, green: usize) -> Option<(usize, CUdevice)> {
+        let (context, device) = self.green.iter().find(|(_, (of, _))| *of == green).map(|(at, (_, on))| (*at, *on))?;
+        self.green.remove(&context);
+        Some((context, device))
     }
 
     /// Notes what kind of context this is.
@@ -152,6 +171,16 @@ mod tests {
         assert_eq!(contexts.peers().collect::<Vec<_>>(), [(10, 20), (10, 30), (30, 20)]);
         contexts.forget(30);
         assert_eq!(contexts.peers().collect::<Vec<_>>(), [(10, 20)]);
+    }
+
+    #[test]
+    fn a_green_contexts_context_is_one_until_that_ends() {
+        let mut contexts = Contexts::default();
+        contexts.name_green(CONTEXT, 7, 1);
+        contexts.name_green(CONTEXT, 7, 1);
+        assert!(contexts.is_green(CONTEXT) && !contexts.is_green(7));
+        assert_eq!((contexts.take_green(7), contexts.take_green(7)), (Some((CONTEXT, 1)), None));
+        assert!(!contexts.is_green(CONTEXT));
     }
 
     #[test]

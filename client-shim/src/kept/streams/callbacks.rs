@@ -18,7 +18,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use super::context;
+use super::of_streams;
 use crate::{
     cuda::{
         call::{Bypass, Driver},
@@ -92,7 +92,7 @@ pub(crate) fn add(
         return Ok(driver.pass());
     }
     let number = {
-        let context = names::name_of(context()?);
+        let context = names::name_of(of_streams()?);
         // SAFETY: the program says that it is such a function.
         let function = unsafe { mem::transmute::<*const c_void, Function>(callback) };
         let (stream, data) = (names::name_of(stream.0), data.expose_provenance());

@@ -6,7 +6,7 @@ use crate::{
     cuda::{call::Bypass, functions::Function, names, types::CUstream},
     kept::{
         objects::{
-            current::context,
+            current::of_streams,
             ids::{self, Object},
         },
         work::progress,
@@ -15,7 +15,7 @@ use crate::{
 
 /// After `cuStreamGetId`.
 pub(crate) fn id(function: &Function, stream: CUstream, id: *mut c_ulonglong) -> Result<(), Bypass> {
-    let current = names::name_of(context()?);
+    let current = names::name_of(of_streams()?);
     let (name, of) = progress::named(stream, function.is_per_thread(), current);
     ids::corrected(Object::Stream(name), of, id)
 }

@@ -50,9 +50,9 @@ fn create(handle: &Out<usize>, words: [u64; 5]) -> Outcome {
     let (driver, context) = current()?;
     let shape = Shape::new(words)?;
     let mut tables = driver.tables();
-    let memory = memory_for(&mut tables, shape, 1, context.handle, context.device)?;
+    let memory = memory_for(&mut tables, shape, 1, context.home, context.device)?;
     let number = driver.new_handle();
-    tables.arrays.add((context.handle, context.device, shape), memory, number);
+    tables.arrays.add((context.home, context.device, shape), memory, number);
     handle.put(number)
 }
 
@@ -153,10 +153,10 @@ entry_points! {
             return Err(Code::INVALID_VALUE);
         }
         let mut tables = driver.tables();
-        let memory = memory_for(&mut tables, shape, levels, context.handle, context.device)?;
+        let memory = memory_for(&mut tables, shape, levels, context.home, context.device)?;
         let number = driver.new_handle();
         let names = (0..levels).map(|_| driver.new_handle()).collect();
-        tables.arrays.add_mipmapped((context.handle, context.device, shape), (memory, 0), number, names)?;
+        tables.arrays.add_mipmapped((context.home, context.device, shape), (memory, 0), number, names)?;
         handle.put(number)
     }
 

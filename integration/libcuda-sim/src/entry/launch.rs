@@ -48,7 +48,7 @@ fn load(handle: &Out<usize>, image: &[u8]) -> Outcome {
 /// Loads a module into the current context; its handle.
 pub(super) fn loaded(image: &[u8]) -> Outcome<usize> {
     let (driver, context) = current()?;
-    let mut module = Module::parse(image, context.handle)?;
+    let mut module = Module::parse(image, context.home)?;
     let number = driver.new_handle();
     let mut tables = driver.tables();
     variables::place(&mut tables, &mut module, context.device)?;

@@ -15,7 +15,7 @@ fn module(library: usize) -> Outcome<usize> {
     let (image, known) = {
         let tables = driver.tables();
         let library = tables.libraries.get(&library).ok_or(Code::INVALID_HANDLE)?;
-        (library.image.clone(), library.modules.get(&context.handle).copied())
+        (library.image.clone(), library.modules.get(&context.home).copied())
     };
     if let Some(known) = known {
         return Ok(known);
@@ -23,7 +23,7 @@ fn module(library: usize) -> Outcome<usize> {
     let handle = loaded(&image)?;
     let mut tables = driver.tables();
     let library = tables.libraries.get_mut(&library).ok_or(Code::INVALID_HANDLE)?;
-    library.modules.insert(context.handle, handle);
+    library.modules.insert(context.home, handle);
     Ok(handle)
 }
 

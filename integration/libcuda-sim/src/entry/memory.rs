@@ -43,7 +43,7 @@ fn allocate_host(size: usize, flags: c_uint) -> Outcome<usize> {
     if flags & !HOST_FLAGS != 0 {
         return Err(Code::INVALID_VALUE);
     }
-    let owner = Owner::Host { context: context.handle, flags };
+    let owner = Owner::Host { context: context.home, flags };
     driver.tables().ranges.allocate(size, owner, context.device)
 }
 
@@ -58,7 +58,7 @@ entry_points! {
         let (driver, context) = current()?;
         let mut tables = driver.tables();
         account(&mut tables, context.device, size)?;
-        let memory = tables.ranges.allocate(size, Owner::Context(context.handle), context.device);
+        let memory = tables.ranges.allocate(size, Owner::Context(context.home), context.device);
         if memory.is_err() {
             discount(&mut tables, context.device, size);
         }
@@ -145,7 +145,7 @@ entry_points! {
         if address == 0 || size == 0 || (address..end).step_by(4096).any(|at| tables.ranges.find(at).is_some()) {
             return Err(Code::INVALID_VALUE);
         }
-        let owner = Owner::Registered { context: context.handle };
+        let owner = Owner::Registered { context: context.home };
         tables.ranges.0.insert(address, Range::new(size, owner, context.device));
         Ok(())
     }

@@ -9,6 +9,7 @@ mod event;
 mod execute;
 pub(crate) mod foreign;
 mod graph;
+mod green;
 mod ipc;
 mod launch;
 mod library;
@@ -54,6 +55,7 @@ fn address(name: &str) -> Option<*const c_void> {
             execute::table(),
             foreign::table(),
             graph::table(),
+            green::table(),
             ipc::table(),
             launch::table(),
             library::table(),

@@ -79,7 +79,7 @@ entry_points! {
         }
         let mut tables = driver.tables();
         account(&mut tables, context.device, size)?;
-        let memory = tables.ranges.allocate(size, Owner::Context(context.handle), context.device);
+        let memory = tables.ranges.allocate(size, Owner::Context(context.home), context.device);
         if memory.is_err() {
             discount(&mut tables, context.device, size);
         }

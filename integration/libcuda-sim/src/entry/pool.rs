@@ -36,7 +36,7 @@ fn allocate(address: &Out<usize>, size: usize, pool: Option<usize>, stream: usiz
     let pool = pool.unwrap_or_else(|| tables.pools.current(context.device));
     tables.pools.check(pool, size, driver.devices.len())?;
     account(&mut tables, context.device, size)?;
-    match tables.ranges.allocate(size, Owner::Context(context.handle), context.device) {
+    match tables.ranges.allocate(size, Owner::Context(context.home), context.device) {
         Ok(found) => {
             tables.pools.took(pool, found, size);
             address.put(found)

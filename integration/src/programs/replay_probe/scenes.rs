@@ -135,6 +135,7 @@ const SCENES: &[(&str, Scene)] = &[
     ("after-imported-multicast", counted::after_imported_multicast),
     ("detached-once", contexts::detached_once),
     ("detached-twice", contexts::detached_twice),
+    ("green-context", contexts::green),
     ("with-texture-reference", counted::with_texture),
     ("after-texture-reference", counted::after_texture),
 ];

@@ -14,3 +14,12 @@ fn a_context_is_in_the_way_until_it_is_detached_as_often_as_it_was_made_and_atta
         }
     });
 }
+
+#[test]
+fn what_is_made_in_a_green_context_is_the_primary_ones_and_outlives_it() {
+    once(|subject| {
+        let line = play_alone(subject, "green-context", &[]);
+        let heard = json!({ "found": FOUND, "words": [0x0707_0708], "recorded": 0, "freed": 0 });
+        assert_eq!(line["heard"], heard, "{subject}: {line}");
+    });
+}
