@@ -26,6 +26,9 @@ use crate::{
 /// memory may be larger than on every GPU. No number of these is a handle. Those with an event are a launch's alone, as CUDA
 /// documents them: a capture makes of such an event an edge from a port of the node, and of none outside of the capture.
 const ATTRIBUTES: [c_uint; 12] = [1, 2, 4, 5, 8, 9, 10, 11, 14, 16, 17, 18];
+/// The one of these that is not all zeros by default, `CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP`: a node of which it was not set says
+/// that the second domain is 1 (measured with 580.159.04), so zeros are what somebody has set.
+const DOMAIN_MAP: c_uint = 9;
 /// `CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE`.
 const DEVICE_UPDATABLE: c_uint = 13;
 /// Nodes that are embedded in each other deeper than that are not described.
@@ -221,14 +224,14 @@ fn singles(params: &Kernel) -> Result<Arguments, Reason> {
     }
 }
 
-/// Attributes of a kernel's node that are set.
+/// Attributes of a kernel's node that are not as they are by default.
 fn attributes(node: CUgraphNode) -> Result<Vec<(u32, [u64; 8])>, Reason> {
     let value_of = |attribute: c_uint| {
         let mut value = [0_u64; 8];
         let place = value.as_mut_ptr().cast::<c_void>();
         // An older driver does not know all of them.
         let answer = driver!(graph::cuGraphKernelNodeGetAttribute(node, attribute, place));
-        (answer.is_success() && value != [0; 8]).then_some((attribute, value))
+        (answer.is_success() && (value != [0; 8] || attribute == DOMAIN_MAP)).then_some((attribute, value))
     };
     match value_of(DEVICE_UPDATABLE) {
         Some(_) => Err(Reason::GraphNode),
@@ -280,7 +283,7 @@ fn learn(function: usize, context: usize) -> Result<(), Reason> {
 mod tests {
     use cudarc::driver::sys::CUlaunchAttributeID_enum as Of;
 
-    use super::{ATTRIBUTES, DEVICE_UPDATABLE};
+    use super::{ATTRIBUTES, DEVICE_UPDATABLE, DOMAIN_MAP};
 
     #[test]
     fn what_is_kept_of_a_node_are_the_headers_attributes_of_nodes() {
@@ -299,6 +302,7 @@ mod tests {
         // `CU_LAUNCH_ATTRIBUTE_PORTABLE_CLUSTER_SIZE_MODE`, `…_SHARED_MEMORY_MODE`: of CUDA 13.2.
         let newer = [17, 18];
         assert_eq!([&of_nodes.map(|of| of as u32)[..], &newer].concat(), ATTRIBUTES);
+        assert_eq!(Of::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP as u32, DOMAIN_MAP);
         assert_eq!(Of::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE as u32, DEVICE_UPDATABLE);
     }
 }

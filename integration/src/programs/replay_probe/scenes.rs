@@ -114,6 +114,7 @@ const SCENES: &[(&str, Scene)] = &[
     ("pieces-in-order", ordered::pieces),
     ("not-held-by-a-stream", unheld::by_a_stream),
     ("newer-attributes-of-nodes", attributes::newer),
+    ("domains-of-nodes", attributes::domains),
     ("places-of-nodes", graphs::places),
     ("wrong-nodes", graphs::wrong_nodes),
     ("last-nodes", graphs::last_nodes),

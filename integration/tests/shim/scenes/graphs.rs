@@ -42,6 +42,15 @@ fn attributes_of_nodes_that_cuda_13_has_added_are_given_again() {
     });
 }
 
+/// Where nothing is set the map of domains is not zeros.
+#[test]
+fn a_map_of_domains_that_was_set_to_zeros_is_zeros_again() {
+    once(|subject| {
+        let line = play_alone(subject, "domains-of-nodes", &[]);
+        assert_eq!(line["heard"], json!({ "found": FOUND, "told": [[0, 0]] }), "{subject}: {line}");
+    });
+}
+
 /// The driver gives a new node the handle of one that has ended, which has another name since the fault.
 #[test]
 fn a_node_is_named_as_when_it_was_added_whichever_handle_it_has() {

@@ -64,8 +64,21 @@ const OF_CUDA_13: [u32; 3] = [16, 17, 18];
 
 type Attribute = unsafe extern "C" fn(sys::CUgraphNode, u32, *mut [u64; 8]) -> sys::CUresult;
 
-/// What a node has of them after a fault, by the driver: answer and value.
+/// `CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP`, in which 0 and 1 stand for the two domains unless it is set.
+const DOMAIN_MAP: [u32; 1] = [9];
+
+/// What a node has of them after a fault.
 pub(super) fn newer(stage: &Stage) -> Result<Value, GpuError> {
+    given(stage, OF_CUDA_13, 1)
+}
+
+/// The same of both domains that are one.
+pub(super) fn domains(stage: &Stage) -> Result<Value, GpuError> {
+    given(stage, DOMAIN_MAP, 0)
+}
+
+/// What a node has after a fault of attributes that were given a value, by the driver: answer and value.
+fn given<const COUNT: usize>(stage: &Stage, attributes: [u32; COUNT], first: u64) -> Result<Value, GpuError> {
     // SAFETY: the function of this name has this type.
     let give: Attribute = unsafe { std::mem::transmute(function(c"cuGraphKernelNodeSetAttribute")?) };
     // SAFETY: as above.
@@ -78,17 +91,19 @@ pub(super) fn newer(stage: &Stage) -> Result<Value, GpuError> {
     // SAFETY: the driver copies the arguments in the call.
     let added = unsafe { sys::cuGraphAddKernelNode_v2(&raw mut node, graph, null(), 0, &raw const params) };
     check("cuGraphAddKernelNode", added)?;
-    for attribute in OF_CUDA_13 {
-        let mut value = [1, 0, 0, 0, 0, 0, 0, 0];
+    for attribute in attributes {
+        let mut value = [first, 0, 0, 0, 0, 0, 0, 0];
         // SAFETY: a value has so many words.
         check("cuGraphKernelNodeSetAttribute", unsafe { give(node, attribute, &raw mut value) })?;
     }
     let found = beside::fault(stage)?;
-    let told = OF_CUDA_13.map(|attribute| {
-        let mut value = [0; 8];
-        // SAFETY: as above.
-        let answer = code(unsafe { ask(node, attribute, &raw mut value) });
-        json!([answer, value[0]])
-    });
+    let told: Vec<Value> = attributes
+        .map(|attribute| {
+            let mut value = [0; 8];
+            // SAFETY: as above.
+            let answer = code(unsafe { ask(node, attribute, &raw mut value) });
+            json!([answer, value[0]])
+        })
+        .into();
     Ok(json!({ "found": found, "told": told }))
 }
