@@ -6,7 +6,7 @@
 //! | a pointer to where the driver writes a handle | what was written is translated back, the first one of several; of several nodes all, by whoever knows how many |
 //! | a list of graphs' nodes that the driver reads ([`lists`]), nodes' parameters ([`nodes`]), `CUlaunchConfig` | the handles in it are translated in a copy |
 //! | another structure with handles in it | the call is refused with `CUDA_ERROR_NOT_SUPPORTED` and a line |
-//! | an address on the GPU, one in a list, one among a kernel's arguments, and one in the description of a copy or a set | is translated if it is that of a moved variable ([`moved`]) |
+//! | an address on the GPU, one in a list, one among a kernel's arguments, and one in the description of a copy, a set, an operation of a stream or a window of access | is translated if it is that of a moved variable ([`moved`]) |
 //! | an array in the description of a copy or of what a texture reads | is translated in a copy, and back ([`structures`]) |
 //! | anything else | is passed as it is |
 #![expect(unsafe_code, reason = "reads and writes through the program's pointers, as the driver does")]
@@ -65,6 +65,8 @@ pub(crate) struct Launched {
     count: usize,
     /// The first of them, where there are several: how many addresses or copies there are.
     first: Option<usize>,
+    /// The first number of 32 bits: how many operations of a stream there are.
+    number: Option<c_uint>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,6 +86,9 @@ impl Launched {
         if let Some(&count) = (&argument as &dyn Any).downcast_ref() {
             self.count = count;
             self.first.get_or_insert(count);
+        }
+        if let Some(&number) = (&argument as &dyn Any).downcast_ref() {
+            self.number.get_or_insert(number);
         }
         self
     }

@@ -137,9 +137,8 @@ kinds! {
     CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, CUDA_EXT_SEM_WAIT_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS,
     CUDA_HOST_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS,
     CU_DEV_SM_RESOURCE_GROUP_PARAMS, CUcliqueInfo, CUctxCreateParams, CUdevResource, CUdevprop, CUexecAffinityParam,
-    CUgraphEdgeData, CUgraphExecUpdateResultInfo, CUkernelNodeAttrValue, CUlogicalEndpointProp, CUmemDecompressParams,
-    CUmemPoolProps, CUmemPoolPtrExportData, CUmemcpyAttributes, CUmulticastObjectProp, CUstreamAttrValue,
-    CUstreamBatchMemOpParams, CUstreamCigCaptureParams, CUtensorMap, CUuuid,
+    CUgraphEdgeData, CUgraphExecUpdateResultInfo, CUlogicalEndpointProp, CUmemDecompressParams,
+    CUmemPoolProps, CUmemPoolPtrExportData, CUmemcpyAttributes, CUmulticastObjectProp, CUstreamCigCaptureParams, CUtensorMap, CUuuid,
 }
 
 // The same in words: with addresses of the GPU or arrays in it, and what arrays and textures are made by.
@@ -148,6 +147,7 @@ kinds! {
     CUDA_ARRAY_DESCRIPTOR of 3, CUDA_ARRAY3D_DESCRIPTOR of 5, CUDA_ARRAY_MEMORY_REQUIREMENTS of 4,
     CUDA_EXTERNAL_MEMORY_HANDLE_DESC of 13, CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC of 15,
     CUDA_RESOURCE_DESC of 18, CUDA_TEXTURE_DESC of 13, CUDA_RESOURCE_VIEW_DESC of 14,
+    CUkernelNodeAttrValue of 8, CUstreamAttrValue of 8, CUstreamBatchMemOpParams of 6,
 }
 
 /// An address in a list that the driver reads.

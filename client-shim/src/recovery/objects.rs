@@ -94,10 +94,11 @@ impl Objects {
 
     /// What is done when each object of a recipe is there, and made of such: settings, variables, graphs.
     pub(super) fn finish(&self, renamed: &mut Renamed) -> Result<(), Failed> {
-        set_again::apply(&self.settings, &self.recipes, renamed)?;
+        let moves = self.moves(renamed, |address| address);
+        set_again::apply(&self.settings, &self.recipes, renamed, &moves)?;
         self.write(renamed)?;
         self.write_still(renamed)?;
-        self.graphs.make(renamed, &self.moves(renamed, |address| address))
+        self.graphs.make(renamed, &moves)
     }
 
     /// The variables, which have moved, with their addresses of before by another name.

@@ -8,7 +8,10 @@ use super::{
     objects::enter,
 };
 use crate::{
-    cuda::types::{CUfunction, CUkernel, CUmemAccessDesc, CUmemLocation, CUmemoryPool, CUstream},
+    cuda::{
+        moved::Moves,
+        types::{CUfunction, CUkernel, CUmemAccessDesc, CUmemLocation, CUmemoryPool, CUstream},
+    },
     kept::{
         memory::region::DEVICE,
         objects::recipes::{Recipe, Setting},
@@ -23,6 +26,7 @@ pub(super) fn apply(
     settings: &[(usize, Setting, u64)],
     recipes: &[(usize, Recipe)],
     renamed: &Renamed,
+    moves: &Moves,
 ) -> Result<(), Failed> {
     if settings.is_empty() {
         return Ok(());
@@ -82,7 +86,7 @@ pub(super) fn apply(
                 let _gone = driver!(memory::cuPointerSetAttribute(place, *attribute, *address));
             }
             Setting::StreamAttribute(attribute, 0) => {
-                let words = attribute_of(settings, *object, *attribute);
+                let words = attribute_of(settings, *object, *attribute, moves);
                 // What has no recipe is a context, and this is said of its default stream.
                 let stream = if recipe.is_some() { current } else { 0 };
                 if recipe.is_none() {
@@ -98,11 +102,12 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// All words of a stream's attribute.
+/// All words of a stream's attribute, with variables at their addresses of today.
 fn attribute_of(
     settings: &[(usize, Setting, u64)],
     stream: usize,
     attribute: c_uint,
+    moves: &Moves,
 ) -> [u64; ATTRIBUTE_WORDS as usize] {
     let mut words = [0; ATTRIBUTE_WORDS as usize];
     for (object, setting, value) in settings {
@@ -110,8 +115,27 @@ fn attribute_of(
             && (*object, *of) == (stream, attribute)
             && let Some(place) = words.get_mut(usize::from(*word))
         {
-            *place = *value;
+            *place = setting.moved(*value, moves);
         }
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::attribute_of;
+    use crate::{
+        cuda::moved::{Move, Moves},
+        kept::objects::recipes::Setting,
+    };
+
+    #[test]
+    fn a_window_of_access_begins_where_its_variable_is_by_now() {
+        let moves = Moves::new(vec![Move { from: 0x1000, size: 0x100, to: 0x8000 }]);
+        let settings: Vec<_> = [(1, 0, 0x1010), (1, 1, 0x1010), (8, 0, 0x1010)]
+            .map(|(attribute, word, value)| (5, Setting::StreamAttribute(attribute, word), value))
+            .into();
+        let words = |attribute| attribute_of(&settings, 5, attribute, &moves);
+        assert_eq!((words(1)[..2].to_vec(), words(8)[0]), (vec![0x8010, 0x1010], 0x1010));
+    }
 }

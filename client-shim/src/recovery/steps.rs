@@ -224,7 +224,10 @@ fn rename(renamed: &Renamed, objects: &Objects) -> Known {
     // What is not kept has no handles here.
     let _nothing = kept::memory(|memory| memory.rename(current));
     let _nothing = kept::objects(|objects| objects.contexts.rename(current));
-    let _nothing = kept::recipes(|recipes| recipes.rename(current));
+    let _nothing = kept::recipes(|recipes| {
+        recipes.rename(current);
+        recipes.move_windows(&moves);
+    });
     let _nothing = kept::graphs(|graphs| graphs.rename(current, &moves));
     let known = pairs.iter().map(|(name, _)| (*name, 1)).chain(of_program.sources()).collect();
     publish(pairs, of_program);

@@ -1,10 +1,10 @@
 //! Launches: their configuration, their function, and its arguments.
 
-use super::{Argument, Launched, Pointee, Stage, Untranslatable, is_of_stream};
+use super::{Argument, Launched, Pointee, Stage, Untranslatable, is_of_stream, structures::WINDOW};
 use crate::cuda::{
     arguments::Subject,
     moved, names,
-    types::{CUfunction, CUlaunchAttribute, CUlaunchConfig, CUstream, c_uint, c_void},
+    types::{CUfunction, CUlaunchAttribute, CUlaunchConfig, CUstream, Key as _, c_uint, c_void},
 };
 
 impl Argument for CUfunction {
@@ -71,12 +71,18 @@ impl Pointee for CUlaunchConfig {
             .map(|at| unsafe { config.attributes.wrapping_add(at).read_unaligned() })
             .collect();
         config.stream = CUstream(names::current_of(config.stream.0));
-        let has_event = attributes.iter().any(|attribute| WITH_EVENT.contains(&attribute.id));
-        for attribute in attributes.iter_mut().filter(|attribute| WITH_EVENT.contains(&attribute.id)) {
-            attribute.value[0] = names::current_of(attribute.value[0]);
+        let mut is_other = attributes.iter().any(|attribute| WITH_EVENT.contains(&attribute.id));
+        for attribute in &mut attributes {
+            let first = attribute.value[0];
+            attribute.value[0] = match attribute.id {
+                id if WITH_EVENT.contains(&id) => names::current_of(first),
+                WINDOW => usize::try_from(moved::current_of(first.key())).unwrap_or(first),
+                _ => first,
+            };
+            is_other |= attribute.value[0] != first;
         }
         // Else they stay where they are: the driver writes there which node a device may update.
-        if has_event {
+        if is_other {
             config.attributes = attributes.as_ptr();
         }
         Ok(Some(Launch { config, _attributes: attributes }))

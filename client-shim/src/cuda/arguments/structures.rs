@@ -6,7 +6,7 @@ use crate::cuda::{
     moved, names,
     types::{
         CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMSET_NODE_PARAMS, CUDA_RESOURCE_DESC,
-        CUdeviceptr_listed, Key as _,
+        CUdeviceptr_listed, CUkernelNodeAttrValue, CUstreamAttrValue, CUstreamBatchMemOpParams, Key as _, c_uint,
     },
 };
 
@@ -45,6 +45,37 @@ impl Addresses for CUDA_RESOURCE_DESC {
 // The destination.
 impl Addresses for CUDA_MEMSET_NODE_PARAMS {
     const PLACES: &[usize] = &[0];
+}
+
+/// `CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW`, whose value begins with an address.
+pub(crate) const WINDOW: c_uint = 1;
+
+// Where a window of access begins. What else these values begin with is a small number, or two of 32 bits, and no address of a
+// variable's.
+impl Addresses for CUkernelNodeAttrValue {
+    const PLACES: &[usize] = &[0];
+}
+
+impl Addresses for CUstreamAttrValue {
+    const PLACES: &[usize] = &[0];
+}
+
+/// `CU_STREAM_MEM_OP_WAIT_VALUE_32`, `…_WRITE_VALUE_32`, `…_WAIT_VALUE_64`, `…_WRITE_VALUE_64`, and the word of such an operation
+/// with the address.
+const OF_VALUES: [u64; 4] = [1, 2, 4, 5];
+const ADDRESS_OF_VALUE: usize = 1;
+/// `CU_STREAM_MEM_OP_ATOMIC_REDUCTION`, and that word of it.
+const REDUCTION: u64 = 8;
+const ADDRESS_OF_REDUCTION: usize = 2;
+
+/// Translates the address of an operation of a stream.
+fn translate_operation(words: &mut [u64; 6], to: impl Fn(u64) -> u64) {
+    let place = match words[0] & u64::from(u32::MAX) {
+        kind if OF_VALUES.contains(&kind) => ADDRESS_OF_VALUE,
+        REDUCTION => ADDRESS_OF_REDUCTION,
+        _ => return,
+    };
+    words[place] = to(words[place]);
 }
 
 /// A copy in several dimensions, as far as it says where it writes.
@@ -172,7 +203,37 @@ macro_rules! translated_inside {
     )+};
 }
 
-translated_inside!(CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUDA_RESOURCE_DESC);
+translated_inside!(
+    CUDA_MEMCPY2D,
+    CUDA_MEMCPY3D,
+    CUDA_MEMSET_NODE_PARAMS,
+    CUDA_RESOURCE_DESC,
+    CUkernelNodeAttrValue,
+    CUstreamAttrValue,
+);
+
+// A list of as many operations as the call says.
+impl Pointee for CUstreamBatchMemOpParams {
+    type Copy = Vec<Self>;
+
+    unsafe fn copy(pointer: *const Self, launched: &Launched) -> Result<Option<Vec<Self>>, Untranslatable> {
+        if pointer.is_null() || !moved::is_any() {
+            return Ok(None);
+        }
+        let count = usize::try_from(launched.number.unwrap_or(0)).unwrap_or_default();
+        // SAFETY: by the contract, and the call says that there are so many.
+        let read = |at| unsafe { pointer.wrapping_add(at).read_unaligned() };
+        let translated = |mut of: Self| {
+            translate_operation(&mut of.0, moved::current_of);
+            of
+        };
+        Ok(Some((0..count).map(read).map(translated).collect()))
+    }
+
+    fn original(copy: &Vec<Self>) -> *const Self {
+        copy.as_ptr()
+    }
+}
 
 // A list of addresses that the driver reads during the call.
 impl Pointee for CUdeviceptr_listed {

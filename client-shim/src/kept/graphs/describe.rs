@@ -228,7 +228,7 @@ fn singles(params: &Kernel) -> Result<Arguments, Reason> {
 fn attributes(node: CUgraphNode) -> Result<Vec<(u32, [u64; 8])>, Reason> {
     let value_of = |attribute: c_uint| {
         let mut value = [0_u64; 8];
-        let place = value.as_mut_ptr().cast::<c_void>();
+        let place = value.as_mut_ptr().cast();
         // An older driver does not know all of them.
         let answer = driver!(graph::cuGraphKernelNodeGetAttribute(node, attribute, place));
         (answer.is_success() && (value != [0; 8] || attribute == DOMAIN_MAP)).then_some((attribute, value))

@@ -10,7 +10,7 @@ use std::{
 pub(crate) use parts::{Edge, Edges, Node, Nodes, Taken};
 
 use crate::cuda::{
-    arguments::structures::translate,
+    arguments::structures::{WINDOW, translate},
     moved::Moves,
     types::{CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS},
 };
@@ -142,6 +142,11 @@ impl Work {
     /// The same with variables at their addresses of today.
     fn moved(&self, moves: &Moves) -> Self {
         let mut work = self.clone();
+        if let Self::Launch(launch) = &mut work {
+            for (_, window) in launch.attributes.iter_mut().filter(|(attribute, _)| *attribute == WINDOW) {
+                window[0] = moves.of(window[0]);
+            }
+        }
         match &mut work {
             Self::Launch(Launch { arguments: Arguments::Single(all), .. }) => {
                 for bytes in all {

@@ -81,7 +81,7 @@ impl Settings {
         let other: BTreeSet<(usize, Setting)> =
             all().filter(|of| !is_so(of)).map(|(of, set, _)| (*of, first(*set))).collect();
         let due: Vec<_> = all().filter(|(of, setting, _)| other.contains(&(*of, first(*setting)))).copied().collect();
-        set_again::apply(&due, &wanted.recipes, renamed)?;
+        set_again::apply(&due, &wanted.recipes, renamed, &wanted.moves(renamed, |address| address))?;
         self.0 = all().map(|(of, set, value)| ((*of, *set), (numbers.get(of).copied(), *value))).collect();
         Ok(u64::try_from(due.len()).unwrap_or(u64::MAX))
     }

@@ -1,7 +1,7 @@
 //! Writes to words of host memory by a stream, and its waits for them. Other processes may write and wait there too.
 
 use super::stream::{PER_THREAD, find};
-use crate::abi::entry_points;
+use crate::abi::{In, entry_points};
 use crate::allocations::word;
 use crate::codes::{Code, Outcome};
 use crate::context::Context;
@@ -76,7 +76,31 @@ fn own(stream: usize) -> usize {
     if stream == NULL_STREAM { PER_THREAD } else { stream }
 }
 
+/// `CUstreamBatchMemOpParams` in words: of a wait and of a write they are the kind, the address, the value and flags.
+type Operation = [u64; 6];
+/// `CU_STREAM_MEM_OP_WAIT_VALUE_64`, `…_WRITE_VALUE_64`: all that there is here.
+const WAIT: u64 = 4;
+const WRITE: u64 = 5;
+
+/// One after the other, as documented.
+fn batch(stream: usize, count: c_uint, operations: &In<Operation>) -> Outcome {
+    for index in 0..count as usize {
+        let [kind, address, value, flags, ..] = operations.at(index)?;
+        let address = usize::try_from(address).map_err(|_| Code::INVALID_VALUE)?;
+        match kind & u64::from(u32::MAX) {
+            WAIT => wait(stream, address, value, c_uint::try_from(flags & u64::from(u32::MAX)).unwrap_or(0))?,
+            WRITE => write(stream, address, value)?,
+            _ => return Err(Code::NOT_SUPPORTED),
+        }
+    }
+    Ok(())
+}
+
 entry_points! {
+    fn cuStreamBatchMemOp_v2(stream: usize, count: c_uint, operations: In<Operation>, _flags: c_uint) {
+        batch(stream, count, &operations)
+    }
+
     fn cuStreamWriteValue64_v2(stream: usize, address: usize, value: u64, _flags: c_uint) {
         write(stream, address, value)
     }

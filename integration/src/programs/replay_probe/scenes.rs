@@ -108,6 +108,7 @@ const SCENES: &[(&str, Scene)] = &[
     ("twins-of-arrays", arrays::twins),
     ("attributes-of-nodes", attributes::of_nodes),
     ("belongings-of-pointers", told::pointers),
+    ("operations-on-variables", told::operations),
     ("numbers-of-objects", told::ids),
     ("peers", told::peers),
     ("freed-elsewhere", told::freed_elsewhere),

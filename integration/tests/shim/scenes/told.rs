@@ -1,7 +1,8 @@
 //! What a program is told of its objects, and what it has set between them, is the same after faults as before.
 
-use super::is_as_on_a_gpu;
+use super::{FOUND, is_as_on_a_gpu, play_alone};
 use integration::under_test::once;
+use serde_json::json;
 
 /// Memory by allocation, by a pool, of the host, and a variable; and memory of the host's that is made after each fault.
 #[test]
@@ -48,5 +49,14 @@ fn memory_in_a_streams_order_is_given_again_in_that_order_and_kept_as_the_pool_i
 fn calls_about_memory_wait_for_no_stream_that_the_driver_would_not_wait_for() {
     once(|subject| {
         is_as_on_a_gpu(subject, "not-held-by-a-stream");
+    });
+}
+
+/// The first fault moves the variable, and the second one what is known of it since.
+#[test]
+fn an_operation_of_a_stream_goes_to_its_variable_wherever_that_is_by_now() {
+    once(|subject| {
+        let line = play_alone(subject, "operations-on-variables", &[]);
+        assert_eq!(line["heard"], json!([[FOUND, 0, 7, true], [FOUND, 0, 8, true]]), "{subject}: {line}");
     });
 }

@@ -4,9 +4,10 @@ use std::mem::offset_of;
 
 use cudarc::driver::sys;
 
-use super::{Addresses, Destination, WithDestination as _, translate_arrays};
+use super::{Addresses, Destination, WINDOW, WithDestination as _, translate_arrays, translate_operation};
 use crate::cuda::types::{
     CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMSET_NODE_PARAMS, CUDA_RESOURCE_DESC,
+    CUkernelNodeAttrValue, CUstreamAttrValue,
 };
 
 #[test]
@@ -33,6 +34,42 @@ fn the_words_are_the_addresses_of_the_header() {
     assert_eq!(batch.map(|offset| offset / 8), CUDA_MEMCPY3D_BATCH_OP::PLACES);
     let resource = offset_of!(sys::CUDA_RESOURCE_DESC_st, res);
     assert_eq!([resource / 8], CUDA_RESOURCE_DESC::PLACES);
+}
+
+#[test]
+fn a_window_begins_where_the_header_has_it() {
+    use sys::{
+        CUaccessPolicyWindow_st as Window, CUlaunchAttributeID_enum as Id, CUlaunchAttributeValue_union as Value,
+    };
+    assert_eq!(Id::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW as u32, WINDOW);
+    let begins = (offset_of!(Value, accessPolicyWindow) + offset_of!(Window, base_ptr)) / 8;
+    assert_eq!([[begins]; 2], [CUkernelNodeAttrValue::PLACES, CUstreamAttrValue::PLACES]);
+}
+
+#[test]
+fn the_address_of_an_operation_of_a_stream_is_where_the_header_has_it_for_its_kind() {
+    use sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st as Wait;
+    use sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st as Write;
+    use sys::CUstreamBatchMemOpType_enum as Kind;
+    let (wait, write) = (offset_of!(Wait, address) / 8, offset_of!(Write, address) / 8);
+    let all = [
+        (Kind::CU_STREAM_MEM_OP_WAIT_VALUE_32, Some(wait)),
+        (Kind::CU_STREAM_MEM_OP_WAIT_VALUE_64, Some(wait)),
+        (Kind::CU_STREAM_MEM_OP_WRITE_VALUE_32, Some(write)),
+        (Kind::CU_STREAM_MEM_OP_WRITE_VALUE_64, Some(write)),
+        (Kind::CU_STREAM_MEM_OP_BARRIER, None),
+        (Kind::CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES, None),
+    ];
+    // `CU_STREAM_MEM_OP_ATOMIC_REDUCTION` of CUDA 13.1, which has its address behind four words of 32 bits.
+    let newer = [(8, Some(2))];
+    for (kind, place) in all.map(|(kind, place)| (kind as u64, place)).into_iter().chain(newer) {
+        // The other half of a kind is nobody's, or flags.
+        let given = [kind | 5 << 32, 7, 7, 7, 7, 7];
+        let mut words = given;
+        translate_operation(&mut words, |address| address + 1);
+        let changed: Vec<usize> = (0..words.len()).filter(|at| words[*at] != given[*at]).collect();
+        assert_eq!(changed, Vec::from_iter(place), "{kind}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Kept, Recipe, Recipes, Setting, views};
+use crate::cuda::moved::Moves;
 
 impl Recipe {
     /// The same with the handles of today.
@@ -70,6 +71,13 @@ impl Recipes {
     pub(crate) fn stream_context(&self, stream: usize) -> Option<usize> {
         let recipe = self.by_handle.get(&stream).map(|kept| &kept.recipe);
         if let Some(Recipe::Stream { context, .. }) = recipe { Some(*context) } else { None }
+    }
+
+    /// Variables have other addresses now.
+    pub(crate) fn move_windows(&mut self, moves: &Moves) {
+        for ((_, setting), value) in &mut self.settings {
+            *value = setting.moved(*value, moves);
+        }
     }
 
     /// Every object has another handle now.

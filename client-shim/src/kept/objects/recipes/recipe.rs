@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString, c_int, c_uint};
 
 use super::views::{Layout, Texture};
+use crate::cuda::{arguments::structures::WINDOW, moved::Moves};
 use crate::kept::objects::contents::Code;
 
 /// What a module or library was made of.
@@ -39,6 +40,12 @@ pub(crate) enum Setting {
 }
 
 impl Setting {
+    /// Its value, which is an address of the GPU where it is the first word of a window of access, with variables at their
+    /// addresses of today.
+    pub(crate) fn moved(self, value: u64, moves: &Moves) -> u64 {
+        if self == Self::StreamAttribute(WINDOW, 0) { moves.of(value) } else { value }
+    }
+
     /// None comes before it.
     pub(super) const FIRST: Self = Self::Attribute(0, None);
 }

@@ -32,6 +32,37 @@ fn variable() -> Result<u64, GpuError> {
     Ok(address)
 }
 
+/// What a stream writes to a variable by one operation after each of two faults, and whether its window of access is said to begin
+/// there, which was set before them.
+pub(super) fn operations(stage: &Stage) -> Result<Value, GpuError> {
+    const VALUE: u64 = 7;
+    const WINDOW: sys::CUlaunchAttributeID = sys::CUlaunchAttributeID_enum::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW;
+    let (address, stream) = (variable()?, stream(1)?);
+    // SAFETY: zeros are a window of nothing, and an operation of no kind.
+    let (mut value, mut operation): (sys::CUlaunchAttributeValue, sys::CUstreamBatchMemOpParams) =
+        unsafe { std::mem::zeroed() };
+    value.accessPolicyWindow.base_ptr = std::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0));
+    // SAFETY: all are ours, and the results variables of ours, here and below.
+    check("cuStreamSetAttribute", unsafe { sys::cuStreamSetAttribute(stream, WINDOW, &raw const value) })?;
+    let mut heard = Vec::new();
+    for fault_number in 0..FAULTS as u64 {
+        let found = fault(stage)?;
+        operation.writeValue.operation = sys::CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WRITE_VALUE_64;
+        operation.writeValue.address = address;
+        operation.writeValue.__bindgen_anon_1.value64 = VALUE + fault_number;
+        // SAFETY: as above.
+        let written = code(unsafe { sys::cuStreamBatchMemOp_v2(stream, 1, &raw mut operation, 0) });
+        // SAFETY: as above.
+        check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream) })?;
+        // SAFETY: as above.
+        check("cuStreamGetAttribute", unsafe { sys::cuStreamGetAttribute(stream, WINDOW, &raw mut value) })?;
+        // SAFETY: it is of that attribute.
+        let is_there = unsafe { value.accessPolicyWindow.base_ptr }.addr() as u64 == address;
+        heard.push(json!([found, written, stage.gpu.read(address, 1)?[0], is_there]));
+    }
+    Ok(json!(heard))
+}
+
 /// Memory of four kinds, each with what it is told of before any fault and after each: which context's and pool's it is is
 /// the same, and no number is that of other memory.
 pub(super) fn pointers(stage: &Stage) -> Result<Value, GpuError> {
