@@ -105,6 +105,13 @@ fn of_its_graph(plan: &Plan, executable: &Executable, renamed: &Renamed) -> Resu
     for (own, _) in different() {
         set(CUgraphNode(translated(own.handle, renamed)?), &own.work, renamed)?;
     }
+    for (_, other) in different().filter(|(own, other)| own.work.place() != other.work.place()) {
+        // Where a graph's node works it was told when it was added, and nothing tells it another context.
+        let node = CUgraphNode(translated(other.handle, renamed)?);
+        if !set_executable(made, node, &other.work, renamed)? {
+            return Err(Failed { call: "cuGraphExecNodeSetParams", answer: CUresult::CUDA_ERROR_INVALID_VALUE });
+        }
+    }
     Ok(made)
 }
 

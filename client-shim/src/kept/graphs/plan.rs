@@ -130,7 +130,7 @@ impl Work {
 
 impl Work {
     /// The context of a copy or a set.
-    pub(super) fn place(&self) -> Option<usize> {
+    pub(crate) fn place(&self) -> Option<usize> {
         if let Self::Copy { context, .. } | Self::Set { context, .. } = self { Some(*context) } else { None }
     }
 

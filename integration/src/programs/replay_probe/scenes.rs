@@ -117,6 +117,7 @@ const SCENES: &[(&str, Scene)] = &[
     ("newer-attributes-of-nodes", attributes::newer),
     ("domains-of-nodes", attributes::domains),
     ("places-of-nodes", graphs::places),
+    ("places-of-executables", graphs::places_of_executables),
     ("wrong-nodes", graphs::wrong_nodes),
     ("last-nodes", graphs::last_nodes),
     ("nodes-again", graphs::nodes_again),

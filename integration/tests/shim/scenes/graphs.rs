@@ -1,7 +1,9 @@
 //! What is known of graphs' nodes besides what the driver tells of them: where they work, and by what names a program knows
 //! them; and attributes that are told one by one.
 
+use super::super::replay::{finished, replaying};
 use super::{FOUND, play_alone};
+use integration::sim::Sim;
 use integration::under_test::once;
 use serde_json::json;
 
@@ -12,6 +14,21 @@ fn a_copy_or_a_set_works_where_it_was_said_to_whatever_is_current_when_its_graph
         let line = play_alone(subject, "places-of-nodes", &[("MPS_SIM_DEVICES", "2")]);
         let heard = json!({ "found": FOUND, "launched": [0, 0, 0, 0, 0, 0], "words": [7, 7, 7, 7, 7, 7] });
         assert_eq!(line["heard"], heard, "{subject}: {line}");
+    });
+}
+
+/// Where a node works the driver tells nobody. So the program ends as the fresh copy is told it, which it is by no other call.
+#[test]
+fn an_executable_graph_copies_and_sets_where_it_was_told_to_and_not_where_its_graph_does() {
+    once(|subject| {
+        let line = play_alone(subject, "places-of-executables", &[("MPS_SIM_DEVICES", "2")]);
+        let heard = json!({ "found": FOUND, "launched": 0, "words": [0, 0, 7, 7] });
+        assert_eq!(line["heard"], heard, "{subject}: {line}");
+        for call in ["cuGraphExecMemcpyNodeSetParams", "cuGraphExecMemsetNodeSetParams"] {
+            let sim = Sim::new(subject, &[("MPS_SIM_DEVICES", "2"), ("MPS_SIM_END_AT", &format!("2:{call}"))]);
+            let finished = finished(&mut replaying(&sim, &["--scene", "places-of-executables"]));
+            assert_eq!(finished.signal, Some(9), "{subject}: {call}: {finished:?}");
+        }
     });
 }
 

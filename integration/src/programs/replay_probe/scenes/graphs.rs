@@ -119,6 +119,30 @@ pub(super) fn places(stage: &Stage) -> Result<Value, GpuError> {
     Ok(json!({ "found": found, "launched": launched, "words": stage.gpu.read(stage.others, words.len())? }))
 }
 
+/// The executable form of a graph copies and sets in the second device's context, where the graph itself does so in the first
+/// one's: what its launch after a fault answers, and what is there.
+pub(super) fn places_of_executables(stage: &Stage) -> Result<Value, GpuError> {
+    let (first, other) = (current()?, second_context()?);
+    let graph = graph()?;
+    let word = |at: u64| stage.others + at * 4;
+    let sets = set(graph, word(0), first)?;
+    let copies = copy(graph, word(1), word(0), first)?;
+    behind(graph, sets, copies)?;
+    let executable = instantiate(graph)?;
+    let (to_set, to_copy) = (set_params(word(2), 1, VALUE), copy_params(word(3), word(2), 1));
+    // SAFETY: the driver copies the parameters in the call.
+    let set = unsafe { sys::cuGraphExecMemsetNodeSetParams(executable, sets, &raw const to_set, other) };
+    check("cuGraphExecMemsetNodeSetParams", set)?;
+    // SAFETY: as above.
+    let copied = unsafe { sys::cuGraphExecMemcpyNodeSetParams(executable, copies, &raw const to_copy, other) };
+    check("cuGraphExecMemcpyNodeSetParams", copied)?;
+    let found = beside::fault(stage)?;
+    // SAFETY: it is ours.
+    let launched = code(unsafe { sys::cuGraphLaunch(executable, null_mut()) });
+    stage.gpu.synchronize()?;
+    Ok(json!({ "found": found, "launched": launched, "words": stage.gpu.read(stage.others, 4)? }))
+}
+
 /// `cuGraphInstantiate` and `cuGraphExecUpdate` of CUDA 11.
 type Instantiate =
     unsafe extern "C" fn(*mut sys::CUgraphExec, sys::CUgraph, *mut sys::CUgraphNode, *mut i8, usize) -> sys::CUresult;
