@@ -28,7 +28,7 @@ extern "C" fn pass(gate: *mut c_void) {
     // SAFETY: the gate outlives the streams that it holds, each of which is waited for.
     let gate = unsafe { &*gate.cast::<Gate>() };
     let is_open = gate.is_open.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let _after_all = gate.opened.wait_timeout_while(is_open, HELD, |is_open| !*is_open);
+    drop(gate.opened.wait_timeout_while(is_open, HELD, |is_open| !*is_open));
     gate.open();
 }
 
