@@ -38,7 +38,9 @@ macro_rules! stream {
                     stream: CUstream, capture_status_out: *mut CUstreamCaptureStatus, id_out: *mut cuuint64_t,
                     graph_out: *mut CUgraph, dependencies_out: *mut *const CUgraphNode,
                     edge_data_out: *mut *const CUgraphEdgeData, num_dependencies_out: *mut usize,
-                ) / _ptsz then kept::streams::last_of(stream, dependencies_out, num_dependencies_out);
+                ) / _ptsz then kept::streams::last_of(
+                    stream, capture_status_out, dependencies_out, num_dependencies_out,
+                );
                 fn cuStreamGetCtx(stream: CUstream, pctx: *mut CUcontext) / _ptsz;
                 fn cuStreamGetCtx_v2(stream: CUstream, ctx: *mut CUcontext, green_ctx: *mut CUgreenCtx) / _ptsz;
                 fn cuStreamGetDevice(stream: CUstream, device: *mut CUdevice) / _ptsz;
@@ -95,7 +97,9 @@ macro_rules! stream {
                     stream: CUstream, capture_status_out: *mut CUstreamCaptureStatus, id_out: *mut cuuint64_t,
                     graph_out: *mut CUgraph, dependencies_out: *mut *const CUgraphNode,
                     num_dependencies_out: *mut usize,
-                ) / _ptsz then kept::streams::last_of(stream, dependencies_out, num_dependencies_out);
+                ) / _ptsz then kept::streams::last_of(
+                    stream, capture_status_out, dependencies_out, num_dependencies_out,
+                );
                 fn cuStreamGetDevResource(
                     stream: CUstream, resource: *mut CUdevResource, type_: CUdevResourceType,
                 ) / _ptsz;

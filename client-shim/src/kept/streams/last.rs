@@ -6,18 +6,29 @@ use std::collections::BTreeMap;
 use crate::{
     cuda::{
         names::name_of,
-        types::{CUgraphNode, CUstream},
+        types::{CUgraphNode, CUstream, CUstreamCaptureStatus},
     },
     kept::{keeping::Room, work::progress::captured},
 };
+
+/// `CU_STREAM_CAPTURE_STATUS_ACTIVE`: of any other capture the driver says nothing else.
+const ACTIVE: CUstreamCaptureStatus = 1;
 
 /// Nodes by their names, by stream, as long as the program may read them where it was told.
 static LISTS: Room<BTreeMap<usize, Vec<CUgraphNode>>> = Room::new();
 
 /// After `cuStreamGetCaptureInfo`: where a node has another name than its handle the program is given a list of ours, until
-/// it asks again about this stream or the capture ends. The driver's own lasts no longer.
-pub(crate) fn last_of(stream: CUstream, place: *mut *const CUgraphNode, count: *const usize) {
-    if place.is_null() || count.is_null() {
+/// it asks again about this stream or the capture ends. The driver's own lasts no longer. Where no capture goes on, only the
+/// status has been written, and what the program has in the other places is anything.
+pub(crate) fn last_of(
+    stream: CUstream,
+    status: *const CUstreamCaptureStatus,
+    place: *mut *const CUgraphNode,
+    count: *const usize,
+) {
+    // SAFETY: the driver has just written there.
+    let is_active = !status.is_null() && unsafe { status.read_unaligned() } == ACTIVE;
+    if !is_active || place.is_null() || count.is_null() {
         return;
     }
     // SAFETY: the driver has just written there how many nodes there are.

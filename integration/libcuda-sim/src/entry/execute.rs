@@ -131,6 +131,28 @@ fn set(executable: usize, node: usize, task: Task) -> Outcome {
     })
 }
 
+/// As documented: where no capture goes on only the status is written, `CU_STREAM_CAPTURE_STATUS_NONE` or `…_INVALIDATED`.
+fn capture_info(
+    stream: usize,
+    status: &Out<c_int>,
+    number: &Out<u64>,
+    graph: &Out<usize>,
+    last: &Out<*const usize>,
+    count: &Out<usize>,
+) -> Outcome {
+    let (driver, _) = current()?;
+    let tables = driver.tables();
+    let Some(capture) = tables.graphs.captures.get(&stream) else { return status.put(0) };
+    if capture.is_broken {
+        return status.put(2);
+    }
+    number.put_if_wanted(capture.graph as u64);
+    graph.put_if_wanted(capture.graph);
+    last.put_if_wanted(capture.last.as_ptr());
+    count.put_if_wanted(capture.last.len());
+    status.put(1)
+}
+
 entry_points! {
     fn cuGraphInstantiateWithFlags(place: Out<usize>, graph: usize, _flags: c_ulonglong) {
         instantiate(&place, graph)
@@ -236,18 +258,18 @@ entry_points! {
         Ok(())
     }
 
+    fn cuStreamGetCaptureInfo_v2(
+        stream: usize, status: Out<c_int>, number: Out<u64>, graph: Out<usize>, last: Out<*const usize>,
+        count: Out<usize>,
+    ) {
+        capture_info(stream, &status, &number, &graph, &last, &count)
+    }
+
     fn cuStreamGetCaptureInfo_v3(
         stream: usize, status: Out<c_int>, number: Out<u64>, graph: Out<usize>, last: Out<*const usize>,
         _data: *mut c_void, count: Out<usize>,
     ) {
-        let (driver, _) = current()?;
-        let tables = driver.tables();
-        let Some(capture) = tables.graphs.captures.get(&stream) else { return status.put(0) };
-        number.put_if_wanted(capture.graph as u64);
-        graph.put_if_wanted(capture.graph);
-        last.put_if_wanted(capture.last.as_ptr());
-        count.put_if_wanted(capture.last.len());
-        status.put(1)
+        capture_info(stream, &status, &number, &graph, &last, &count)
     }
 
     fn cuStreamEndCapture(stream: usize, place: Out<usize>) {

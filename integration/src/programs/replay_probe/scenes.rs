@@ -97,6 +97,7 @@ const SCENES: &[(&str, Scene)] = &[
     ("modes-of-captures", captures::modes),
     ("capture-that-goes-on", captures::goes_on),
     ("capture-that-was-broken", captures::broken),
+    ("capture-that-is-none", captures::none),
     ("arrays-of-two-devices", arrays::two_devices),
     ("textures-without-arrays", arrays::without_arrays),
     ("limits-of-arrays", arrays::limits),

@@ -51,3 +51,14 @@ fn a_capture_that_was_broken_is_over_when_its_end_was_asked_for() {
         assert_eq!(line["heard"], json!({ "forbidden": 900, "ended": 901, "found": FOUND }), "{subject}: {line}");
     });
 }
+
+/// What is beside the status is written where a capture goes on, and nowhere else.
+#[test]
+fn a_stream_that_captures_nothing_may_be_asked_with_places_that_nobody_has_written() {
+    once(|subject| {
+        let line = play_alone(subject, "capture-that-is-none", &[]);
+        let [none, active, broken] = [0, 1, 2].map(|status| json!([[0, status], [0, status]]));
+        let heard = json!({ "none": none, "active": active, "broken": broken, "ended": [900, 901], "again": none });
+        assert_eq!(line["heard"], heard, "{subject}: {line}");
+    });
+}

@@ -5,7 +5,7 @@
 use super::{Actor, Given, GpuError, Stage, beside, check, code, count_of, current, enter, event, function, stream};
 use crate::programs::gpu::Gpu;
 use crate::programs::replay_probe::failed;
-use cudarc::driver::sys::{self, CUstreamCaptureMode};
+use cudarc::driver::sys::{self, CUstreamCaptureMode, CUstreamCaptureStatus};
 use serde_json::{Value, json};
 use std::ptr::null_mut;
 
@@ -106,6 +106,46 @@ pub(super) fn broken(stage: &Stage) -> Result<Value, GpuError> {
     let forbidden = code(unsafe { sys::cuEventQuery(event) });
     let ended = end(captured, &mut null_mut());
     Ok(json!({ "forbidden": forbidden, "ended": ended, "found": beside::fault(stage)? }))
+}
+
+/// Asks by both versions of the function what a stream captures, with words in the places for the answers that the driver has
+/// not written: each answer, and what it says of the capture.
+fn captures(stream: sys::CUstream) -> Result<Value, GpuError> {
+    type Info = unsafe extern "C" fn(
+        sys::CUstream,
+        *mut CUstreamCaptureStatus,
+        *mut u64,
+        *mut sys::CUgraph,
+        *mut *const sys::CUgraphNode,
+        *mut usize,
+    ) -> sys::CUresult;
+    // SAFETY: the function of this name has this type.
+    let info: Info = unsafe { std::mem::transmute(function(c"cuStreamGetCaptureInfo_v2")?) };
+    let mut status = [CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE; 2];
+    let nowhere = std::ptr::without_provenance::<sys::CUgraphNode>(0x10);
+    let (mut last, mut count, null) = ([nowhere; 2], [1 << 24; 2], null_mut());
+    // SAFETY: the results are variables of ours, here and below.
+    let second =
+        unsafe { info(stream, &raw mut status[0], null_mut(), null_mut(), &raw mut last[0], &raw mut count[0]) };
+    let (status_of, last_of, count_of) = (&raw mut status[1], &raw mut last[1], &raw mut count[1]);
+    // SAFETY: as above.
+    let third =
+        unsafe { sys::cuStreamGetCaptureInfo_v3(stream, status_of, null_mut(), null_mut(), last_of, null, count_of) };
+    Ok(json!([[code(second), status[0] as u32], [code(third), status[1] as u32]]))
+}
+
+/// Streams that are asked what they capture: none, one that was broken, and one that goes on.
+pub(super) fn none(_stage: &Stage) -> Result<Value, GpuError> {
+    let (captured, event) = (stream(1)?, event()?);
+    let none = captures(captured)?;
+    begin(captured)?;
+    let active = captures(captured)?;
+    // SAFETY: it is ours.
+    let forbidden = code(unsafe { sys::cuEventQuery(event) });
+    let broken = captures(captured)?;
+    let ended = end(captured, &mut null_mut());
+    let ended = json!([forbidden, ended]);
+    Ok(json!({ "none": none, "active": active, "broken": broken, "ended": ended, "again": captures(captured)? }))
 }
 
 /// Exchanges the thread's mode: the answer, and what it was.
