@@ -36,6 +36,8 @@ pub(crate) struct Pools {
     by_handle: Table<usize, Pool>,
     /// By device, if it is not the default one.
     current: Table<u32, usize>,
+    /// Handles of destroyed pools that have no memory any more: a new one gets the latest, as from an allocator of objects.
+    spare: Vec<usize>,
     /// Of each piece of memory: its pool and bytes.
     of: Table<usize, (usize, usize)>,
 }
@@ -60,9 +62,11 @@ impl Pools {
         self.by_handle.get_mut(&handle).ok_or(Code::INVALID_VALUE)
     }
 
-    /// A new one.
-    pub(crate) fn create(&mut self, handle: usize, device: u32, most: usize) {
+    /// A new one; its handle, which is `other` where none is free again.
+    pub(crate) fn create(&mut self, other: usize, device: u32, most: usize) -> usize {
+        let handle = self.spare.pop().unwrap_or(other);
         self.by_handle.insert(handle, Pool { device, most, ..Pool::default() });
+        handle
     }
 
     /// One goes.
@@ -73,6 +77,9 @@ impl Pools {
         }
         self.by_handle.remove(&handle);
         self.current.retain(|_, current| *current != handle);
+        if self.of.values().all(|(pool, _)| *pool != handle) {
+            self.spare.push(handle);
+        }
         Ok(())
     }
 

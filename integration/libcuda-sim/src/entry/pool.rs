@@ -76,10 +76,8 @@ entry_points! {
             return Err(Code::INVALID_VALUE);
         }
         let device = ordinal(driver, c_int::try_from(location >> 32).map_err(|_| Code::INVALID_VALUE)?)?;
-        let handle = driver.new_handle();
         let most = usize::try_from(most).map_err(|_| Code::INVALID_VALUE)?;
-        driver.tables().pools.create(handle, device, most);
-        pool.put(handle)
+        pool.put(driver.tables().pools.create(driver.new_handle(), device, most))
     }
 
     fn cuMemPoolDestroy(pool: usize) {

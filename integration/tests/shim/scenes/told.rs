@@ -60,3 +60,12 @@ fn an_operation_of_a_stream_goes_to_its_variable_wherever_that_is_by_now() {
         assert_eq!(line["heard"], json!([[FOUND, 0, 7, true], [FOUND, 0, 8, true]]), "{subject}: {line}");
     });
 }
+
+#[test]
+fn memory_of_a_pool_that_is_destroyed_counts_for_no_other_pool_with_its_handle() {
+    once(|subject| {
+        let line = play_alone(subject, "pools-with-one-handle", &[]);
+        let heard = json!({ "is_same": true, "pool": 0, "used": [0, 0], "taken": 0 });
+        assert_eq!(line["heard"], heard, "{subject}: {line}");
+    });
+}

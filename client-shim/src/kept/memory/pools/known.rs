@@ -18,20 +18,36 @@ pub(crate) struct Pool {
     threshold: u64,
     used: u64,
     high: u64,
+    /// A number that no other pool has, or had: a handle is given out again.
+    number: u64,
+}
+
+/// What was allocated from a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    /// The pool, by its handle and by its number.
+    handle: usize,
+    number: u64,
+    /// Bytes.
+    size: u64,
 }
 
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Pools {
     by_handle: BTreeMap<usize, Pool>,
-    /// By address, of what was allocated from one: the pool and bytes.
-    pieces: BTreeMap<u64, (usize, u64)>,
+    /// By address.
+    pieces: BTreeMap<u64, Piece>,
+    last_number: u64,
 }
 
 impl Pools {
     /// A pool is known from now on, or still.
     pub(crate) fn know(&mut self, handle: usize, device: CUdevice, most: u64) {
-        self.by_handle.entry(handle).or_insert(Pool { device, most, threshold: 0, used: 0, high: 0 });
+        let number = self.last_number + 1;
+        let pool = self.by_handle.entry(handle);
+        let known = pool.or_insert(Pool { device, most, threshold: 0, used: 0, high: 0, number });
+        self.last_number = self.last_number.max(known.number);
     }
 
     /// A pool by its handle.
@@ -39,14 +55,15 @@ impl Pools {
         self.by_handle.get(&handle).copied()
     }
 
-    /// A pool is destroyed; what was allocated from it stays.
+    /// A pool is destroyed; what was allocated from it stays, and is of none.
     pub(crate) fn forget(&mut self, handle: usize) -> Option<Pool> {
         self.by_handle.remove(&handle)
     }
 
-    /// The driver has not destroyed it.
+    /// The driver has not destroyed it. What of its memory was freed meanwhile is used no longer.
     pub(crate) fn restore(&mut self, handle: usize, pool: Pool) {
-        self.by_handle.insert(handle, pool);
+        let used = self.pieces.values().filter(|piece| piece.number == pool.number).map(|piece| piece.size).sum();
+        self.by_handle.insert(handle, Pool { used, ..pool });
     }
 
     /// A piece was allocated from a pool.
@@ -54,21 +71,23 @@ impl Pools {
         if let Some(pool) = self.by_handle.get_mut(&handle) {
             pool.used += size;
             pool.high = pool.high.max(pool.used);
-            self.pieces.insert(address, (handle, size));
+            self.pieces.insert(address, Piece { handle, number: pool.number, size });
         }
     }
 
     /// The pool that a piece of memory was allocated from, as long as there is one.
     pub(in crate::kept::memory) fn of(&self, address: u64) -> Option<usize> {
-        self.pieces.get(&address).map(|(handle, _)| *handle).filter(|handle| self.by_handle.contains_key(handle))
+        let piece = self.pieces.get(&address)?;
+        let pool = self.by_handle.get(&piece.handle)?;
+        (pool.number == piece.number).then_some(piece.handle)
     }
 
     /// A piece of memory is gone, of whichever pool or none.
     pub(in crate::kept::memory) fn gave(&mut self, address: u64) {
-        if let Some((handle, size)) = self.pieces.remove(&address)
-            && let Some(pool) = self.by_handle.get_mut(&handle)
+        if let Some(Piece { handle, number, size }) = self.pieces.remove(&address)
+            && let Some(pool) = self.by_handle.get_mut(&handle).filter(|pool| pool.number == number)
         {
-            pool.used -= size;
+            pool.used = pool.used.saturating_sub(size);
         }
     }
 
@@ -95,7 +114,7 @@ impl Pools {
     pub(in crate::kept::memory) fn rename(&mut self, current: impl Fn(usize) -> usize) {
         let pools = std::mem::take(&mut self.by_handle).into_iter();
         self.by_handle = pools.map(|(handle, pool)| (current(handle), pool)).collect();
-        self.pieces.values_mut().for_each(|(handle, _)| *handle = current(*handle));
+        self.pieces.values_mut().for_each(|piece| piece.handle = current(piece.handle));
     }
 }
 
@@ -113,7 +132,7 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use super::Pools;
+    use super::{Pool, Pools};
 
     #[test]
     fn what_is_allocated_counts_until_it_is_gone_whatever_the_pool_is_called() {
@@ -136,6 +155,31 @@ mod tests {
         pools.restore(0x11, gone);
         assert_eq!(pools.get(0x10), None);
         pools.took(0x10, 0x3000, 5);
-        assert_eq!((pools.pieces.len(), pools.get(0x11)), (0, Some(gone)));
+        assert_eq!((pools.pieces.len(), pools.get(0x11)), (0, Some(Pool { used: 0, ..gone })));
+    }
+
+    #[test]
+    fn memory_of_a_pool_that_is_destroyed_is_none_of_the_next_one_with_its_handle() {
+        let mut pools = Pools::default();
+        pools.know(0x10, 0, 100);
+        pools.took(0x10, 0x1000, 60);
+        assert!(pools.forget(0x10).is_some());
+        pools.know(0x10, 0, 100);
+        assert_eq!(pools.of(0x1000), None);
+        pools.took(0x10, 0x2000, 5);
+        pools.gave(0x1000);
+        assert_eq!(pools.get(0x10).map(|pool| pool.usage()), Some([5, 5]));
+    }
+
+    #[test]
+    fn what_is_freed_while_the_driver_refuses_to_destroy_its_pool_is_no_longer_used() {
+        let mut pools = Pools::default();
+        pools.know(0x10, 0, 100);
+        pools.took(0x10, 0x1000, 60);
+        pools.took(0x10, 0x2000, 5);
+        let pool = pools.forget(0x10).expect("it was there");
+        pools.gave(0x1000);
+        pools.restore(0x10, pool);
+        assert_eq!((pools.of(0x2000), pools.get(0x10).map(|pool| pool.usage())), (Some(0x10), Some([5, 65])));
     }
 }

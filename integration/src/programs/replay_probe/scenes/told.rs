@@ -4,7 +4,7 @@
 use super::beside::fault;
 use super::{GpuError, Stage, check, code, current, enter, event, module, second_context, stream};
 use crate::programs::memory_probe::{allocate, belongs, pools};
-use cudarc::driver::sys;
+use cudarc::driver::sys::{self, CUmemPool_attribute_enum as Attribute};
 use serde_json::{Value, json};
 use std::ffi::c_ulonglong;
 use std::ptr::null_mut;
@@ -87,6 +87,23 @@ pub(super) fn pointers(stage: &Stage) -> Result<Value, GpuError> {
     }
     let is_of_two = |(buffer, address): &(u64, u64)| numbers.iter().any(|(of, at)| of == buffer && at != address);
     Ok(json!({ "told": all, "shared": numbers.iter().filter(|number| is_of_two(number)).count() }))
+}
+
+/// A pool is destroyed while some of its memory is there, and another one has its handle: of which pool that memory is said to
+/// be, and what the other one uses before and after it is freed.
+pub(super) fn pools_with_one_handle(_stage: &Stage) -> Result<Value, GpuError> {
+    let used = |pool| pools::attribute(pool, Attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+    let first = pools::own_pool()?;
+    let old = pools::allocate_from(first, SIZE)?;
+    // SAFETY: it is ours; what was allocated from it stays.
+    check("cuMemPoolDestroy", unsafe { sys::cuMemPoolDestroy(first) })?;
+    let second = pools::own_pool()?;
+    let of = belongs::of(old)?.pool;
+    let before = used(second)?;
+    pools::free_and_wait(old)?;
+    let after = used(second)?;
+    let taken = pools::allocate_from(second, SIZE).map_or_else(|error| error.code, |_| 0);
+    Ok(json!({ "is_same": first == second, "pool": of, "used": [before, after], "taken": taken }))
 }
 
 fn context_id(of: sys::CUcontext) -> Result<u64, GpuError> {
