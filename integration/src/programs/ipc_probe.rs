@@ -6,7 +6,7 @@
 //! ```
 //! It allocates blocks of several sizes, fills them, gives a second program, which it starts, a handle of each, and says
 //! what that has found (`peer`): whether every byte was right, whether what is opened twice is the same, and whether
-//! what it wrote is there in the first one. With `--trap` each of the two makes a fault of its own first, and goes on.
+//! what it wrote is there in the first one, and what the driver says of the memory that is opened. With `--trap` each of the two makes a fault of its own first, and goes on.
 //! With `--freed` the first one frees its first block and has another one there, and gives handles of the second block and
 //! of the one that it has freed: that one cannot be had, though what it lay in is mapped.
 //! With `--alone` the second program starts when the first one has freed everything: it cannot have the memory.
@@ -15,6 +15,7 @@
 //! wrong in each scene is said, and the exit status is 0 if nothing is.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
+mod opened;
 mod party;
 mod scenes;
 
@@ -144,6 +145,7 @@ fn open(mut gpu: Gpu, handles: &[String], is_trapping: bool) -> Result<Value, Gp
         blocks.push(opened(*handle)?);
     }
     let is_same = opened(handles[0])? == blocks[0];
+    let told = opened::told(&blocks)?;
     let trapped = if is_trapping { trap(&mut gpu)? } else { 0 };
     let mut are_intact = true;
     for (block, size) in blocks.iter().zip(SIZES) {
@@ -152,10 +154,11 @@ fn open(mut gpu: Gpu, handles: &[String], is_trapping: bool) -> Result<Value, Gp
     }
     let mut closings: Vec<u32> = blocks.iter().map(|block| closed(*block)).collect();
     let is_still_there = is_filled(blocks[0], SIZES[0], SECOND)?;
+    let told_of_closed = opened::range(blocks[1]).0;
     closings.push(closed(blocks[0]));
     let once_more = closed(blocks[0]) != 0;
     Ok(json!({
-        "are_intact": are_intact, "is_same": is_same, "trapped": trapped, "closings": closings,
-        "is_still_there": is_still_there, "once_more_is_refused": once_more,
+        "are_intact": are_intact, "is_same": is_same, "told": told, "trapped": trapped, "closings": closings,
+        "is_still_there": is_still_there, "told_of_closed": told_of_closed, "once_more_is_refused": once_more,
     }))
 }

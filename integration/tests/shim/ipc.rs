@@ -26,6 +26,8 @@ fn is_shared(end: &Value, trapped: u64, context: &str) {
         ("is_same", json!(true)),
         ("closings", json!([0, 0, 0, 0])),
         ("is_still_there", json!(true)),
+        ("told", json!({ "are_whole": true, "numbers": 3, "handles": [1, 1, 1, 1, 1, 1], "behind": 500 })),
+        ("told_of_closed", json!(500)),
         ("once_more_is_refused", json!(true)),
         ("trapped", json!(trapped)),
     ] {

@@ -1,15 +1,16 @@
 //! Handles by which another process opens memory: `cuIpcGetMemHandle` and `cuIpcOpenMemHandle`.
 //!
 //! The driver makes such handles for its own memory alone. One of ours says where this process can be asked for the
-//! descriptor of the slab that a block lies in ([`passing`](crate::process::passing)), and where in it the block is.
+//! descriptor of the slab that a block lies in ([`passing`](crate::process::passing)), and which part of it the block is.
 //! Who opens it under this library maps the slab as it would map what it has imported by a descriptor, so that both sides
-//! are recovered like any other memory. To the driver of a process without the library such a handle says nothing.
+//! are recovered like any other memory; what it is told of is the block alone. To the driver of a process without the library such a handle says nothing.
 #![expect(unsafe_code, reason = "calls the driver, and writes its result parameters")]
 
 mod opened;
 mod said;
 
 pub(crate) use opened::Ipc;
+pub(super) use opened::OpenBlock;
 
 use std::{io, ptr};
 
@@ -57,11 +58,12 @@ pub(crate) fn export(
     if handle.is_null() {
         return Err(Bypass::ForTheDriver);
     }
-    let piece = memory(|memory| memory.slabs.piece_around(address))?.ok_or(Bypass::NotOurs)?;
+    let found = memory(|memory| memory.slabs.piece_around(address).zip(memory.slabs.around(address)))?;
+    let (piece, (_, of)) = found.ok_or(Bypass::NotOurs)?;
     match passing::listening(Kind::Memory, find) {
         Ok(secret) => {
             let (block, offset) = (piece.block, piece.start - piece.base);
-            let said = Said { secret, block, piece: piece.slab, size: piece.size, offset };
+            let said = Said { secret, block, piece: piece.slab, size: piece.size, offset, length: of.size };
             // SAFETY: the program wants it there.
             unsafe { handle.write_unaligned(said.write()) };
             Ok(CUresult::CUDA_SUCCESS)
@@ -145,7 +147,7 @@ fn opened(said: &Said, device: CUdevice) -> Result<Result<u64, Refused>, Bypass>
     if !is_allowed {
         let answer = allow(base, said.size, device)?;
         if !answer.is_success() {
-            if let Closed::Last(base, size) = memory(|memory| memory.ipc.close(base))? {
+            if let Closed::Last(base, size) = memory(|memory| memory.ipc.unopen(said))? {
                 unmap(base, size)?;
             }
             return Ok(Err(Refused::Driver("cuMemSetAccess", answer.0)));

@@ -182,21 +182,22 @@ pub(crate) fn release(
     Ok(answer)
 }
 
-/// Logic of `cuMemRetainAllocationHandle`. Memory of `cuMemAlloc` has no handle for a program: by that of a slab another
-/// process would have another block's memory.
+/// Logic of `cuMemRetainAllocationHandle`. Memory of `cuMemAlloc` has no handle for a program, whether this one has allocated
+/// it or opened it of another one: by that of a slab a process would have another block's memory.
 pub(crate) fn retain(
     driver: &mut Driver<cuMemRetainAllocationHandle::Signature>,
     handle: *mut CUmemGenericAllocationHandle,
     address: *mut c_void,
 ) -> Result<CUresult, Bypass> {
-    if memory(|memory| memory.slabs.has(bytes(address.addr())))? {
+    let at = bytes(address.addr());
+    if memory(|memory| memory.slabs.has(at) || memory.ipc.around(at).is_some())? {
         return Ok(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
     let answer = driver.pass();
     if answer.is_success() && !handle.is_null() {
         // SAFETY: the driver has just written there.
         let handle = unsafe { *handle };
-        own(|own| own.retain(handle.key(), bytes(address.addr())))?;
+        own(|own| own.retain(handle.key(), at))?;
     }
     Ok(answer)
 }

@@ -8,7 +8,7 @@
 
 use std::ffi::{c_uint, c_void};
 
-use super::{freeing, region, slabs::Block};
+use super::{Memory, freeing, ipc::OpenBlock, region, slabs::Block};
 use crate::{
     cuda::{
         call::{Bypass, Driver},
@@ -36,6 +36,8 @@ const NOWHERE: CUdeviceptr = 0x1000;
 
 /// Buffers of ours have numbers from here on; the driver counts up from one.
 const FIRST_BUFFER: u64 = 1 << 62;
+/// And those of other processes' memory that is open here from here on.
+const FIRST_OPENED: u64 = 3 << 61;
 /// What each further copy of the driver counts from is so much more, since it too counts up from one.
 const BUFFERS_OF_A_COPY: u64 = 1 << 40;
 
@@ -46,19 +48,19 @@ pub(crate) fn range(
     size: *mut usize,
     address: CUdeviceptr,
 ) -> Result<CUresult, Bypass> {
-    let (found, is_hole) = memory(|memory| (memory.slabs.around(address), memory.slabs.is_hole(address)))?;
-    if is_hole {
+    let (start, length) = match memory(|memory| placed(memory, address))?.ok_or(Bypass::NotOurs)? {
         // SAFETY: the program's own pointers.
-        return Ok(driver.call(|function| unsafe { function(base, size, NOWHERE) }));
-    }
-    let (start, block) = found.ok_or(Bypass::NotOurs)?;
+        Place::Hole => return Ok(driver.call(|function| unsafe { function(base, size, NOWHERE) })),
+        Place::Block(start, block) => (start, block.size),
+        Place::Opened(block) => (block.start, block.size),
+    };
     if !base.is_null() {
         // SAFETY: the program wants it there.
         unsafe { *base = start };
     }
     if !size.is_null() {
         // SAFETY: as above.
-        unsafe { *size = usize::try_from(block.size).unwrap_or(usize::MAX) };
+        unsafe { *size = usize::try_from(length).unwrap_or(usize::MAX) };
     }
     Ok(CUresult::CUDA_SUCCESS)
 }
@@ -130,11 +132,32 @@ pub(crate) fn attributes(
     Ok(answer)
 }
 
+/// Where in a slab an address lies, of this process's or of another one's that is mapped here.
+enum Place {
+    /// In a block of ours, with its address.
+    Block(u64, Block),
+    /// In a block of another process's that is open here.
+    Opened(OpenBlock),
+    /// In a part that the program has freed or closed, or has not been given.
+    Hole,
+}
+
+fn placed(memory: &Memory, address: u64) -> Option<Place> {
+    match (memory.slabs.around(address), memory.ipc.around(address)) {
+        (Some((start, block)), _) => Some(Place::Block(start, block)),
+        (None, Some(Some(block))) => Some(Place::Opened(block)),
+        (None, Some(None)) => Some(Place::Hole),
+        (None, None) => memory.slabs.is_hole(address).then_some(Place::Hole),
+    }
+}
+
 /// About what the driver says something else than the program should hear.
 enum Known {
     /// A block of ours, its address, and the pool that it counts for: 0 for none.
     Block(u64, Block, usize),
-    /// A part of a slab that the program has freed, or has not been given.
+    /// A block of another process's that is open here.
+    Opened(OpenBlock),
+    /// A part of a slab that is no memory of the program's.
     Hole,
     /// What the program has mapped itself: how large its reservation is where the driver's is larger, and whether it did not
     /// ask for memory that can be exported.
@@ -143,9 +166,10 @@ enum Known {
 
 /// What is known of an address. In the first copy of the driver there is nothing to say of one of which nothing is.
 fn known_of(address: CUdeviceptr) -> Result<Option<Known>, Bypass> {
-    let known = memory(|memory| match memory.slabs.around(address) {
-        Some((start, block)) => Some(Known::Block(start, block, memory.slabs.pools.of(start).unwrap_or(0))),
-        None if memory.slabs.is_hole(address) => Some(Known::Hole),
+    let known = memory(|memory| match placed(memory, address) {
+        Some(Place::Block(start, block)) => Some(Known::Block(start, block, memory.slabs.pools.of(start).unwrap_or(0))),
+        Some(Place::Opened(block)) => Some(Known::Opened(block)),
+        Some(Place::Hole) => Some(Known::Hole),
         None => {
             let size = memory.own.enlarged_around(address).map(|found| found.size);
             let is_exportable_by_us = memory.own.is_exportable_by_us_at(address);
@@ -170,9 +194,12 @@ fn correct(data: *mut c_void, attribute: CUpointer_attribute, known: Option<&Kno
         (Some(Known::Block(_, _, pool)), MEMPOOL_HANDLE) => named(*pool),
         (_, CONTEXT | MEMPOOL_HANDLE) => named(usize::try_from(said()).unwrap_or_default()),
         (Some(Known::Block(_, block, _)), BUFFER_ID) => FIRST_BUFFER + block.number,
+        (Some(Known::Opened(block)), BUFFER_ID) => FIRST_OPENED + block.number,
         (_, BUFFER_ID) => said().wrapping_add(library::generation() * BUFFERS_OF_A_COPY),
         (Some(Known::Block(start, ..)), RANGE_START_ADDR) => *start,
         (Some(Known::Block(_, block, _)), RANGE_SIZE) => block.size,
+        (Some(Known::Opened(block)), RANGE_START_ADDR) => block.start,
+        (Some(Known::Opened(block)), RANGE_SIZE) => block.size,
         (Some(Known::Mapped(Some(size), _)), RANGE_SIZE) => *size,
         (Some(Known::Mapped(_, true)), ALLOWED_HANDLE_TYPES) => {
             // What was added is hidden.
@@ -188,7 +215,7 @@ fn correct(data: *mut c_void, attribute: CUpointer_attribute, known: Option<&Kno
             unsafe { data.cast::<u8>().write(u8::from(*pool == 0)) };
             return;
         }
-        (Some(Known::Block(..)), ALLOWED_HANDLE_TYPES) => {
+        (Some(Known::Block(..) | Known::Opened(_)), ALLOWED_HANDLE_TYPES) => {
             // No kind of handle is allowed: the memory is not the program's to export.
             // SAFETY: the driver has just written at least so many bytes there.
             unsafe { data.cast::<u32>().write_unaligned(0) };

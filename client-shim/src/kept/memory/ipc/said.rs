@@ -3,7 +3,7 @@
 use crate::{cuda::types::CUipcMemHandle, kept::memory::region::PAGE, process::passing::Secret};
 
 /// What a handle of ours begins with. The driver's begin with numbers.
-const MAGIC: [u8; 8] = *b"ReMPSip2";
+const MAGIC: [u8; 8] = *b"ReMPSip3";
 
 /// What a handle of ours says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub(super) struct Said {
     pub(super) size: u64,
     /// Where in it the block begins.
     pub(super) offset: u64,
+    /// The block's bytes.
+    pub(super) length: u64,
 }
 
 impl Said {
@@ -25,7 +27,8 @@ impl Said {
         let mut bytes = [0; 64];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..24].copy_from_slice(&self.secret);
-        for (place, word) in bytes[24..56].chunks_exact_mut(8).zip([self.piece, self.size, self.offset, self.block]) {
+        let words = [self.piece, self.size, self.offset, self.block, self.length];
+        for (place, word) in bytes[24..].chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
         CUipcMemHandle(bytes)
@@ -35,8 +38,9 @@ impl Said {
     pub(super) fn read(CUipcMemHandle(bytes): &CUipcMemHandle) -> Option<Self> {
         let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
         let secret = *bytes[8..].first_chunk()?;
-        let said = Self { secret, piece: word(24)?, size: word(32)?, offset: word(40)?, block: word(48)? };
-        let is_sound = bytes.starts_with(&MAGIC) && said.size.is_multiple_of(PAGE) && said.offset < said.size;
-        is_sound.then_some(said)
+        let [piece, size, offset, block, length] = [word(24)?, word(32)?, word(40)?, word(48)?, word(56)?];
+        let lies_inside = length > 0 && offset.checked_add(length).is_some_and(|end| end <= size);
+        let is_sound = bytes.starts_with(&MAGIC) && size.is_multiple_of(PAGE) && lies_inside;
+        is_sound.then_some(Self { secret, block, piece, size, offset, length })
     }
 }
