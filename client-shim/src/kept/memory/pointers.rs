@@ -195,6 +195,8 @@ fn correct(data: *mut c_void, attribute: CUpointer_attribute, known: Option<&Kno
         (_, CONTEXT | MEMPOOL_HANDLE) => named(usize::try_from(said()).unwrap_or_default()),
         (Some(Known::Block(_, block, _)), BUFFER_ID) => FIRST_BUFFER + block.number,
         (Some(Known::Opened(block)), BUFFER_ID) => FIRST_OPENED + block.number,
+        // No memory has that number.
+        (_, BUFFER_ID) if said() == 0 => 0,
         (_, BUFFER_ID) => said().wrapping_add(library::generation() * BUFFERS_OF_A_COPY),
         (Some(Known::Block(start, ..)), RANGE_START_ADDR) => *start,
         (Some(Known::Block(_, block, _)), RANGE_SIZE) => block.size,

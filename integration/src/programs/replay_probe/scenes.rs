@@ -110,6 +110,7 @@ const SCENES: &[(&str, Scene)] = &[
     ("attributes-of-nodes", attributes::of_nodes),
     ("belongings-of-pointers", told::pointers),
     ("operations-on-variables", told::operations),
+    ("nowhere", told::nowhere),
     ("pools-with-one-handle", told::pools_with_one_handle),
     ("numbers-of-objects", told::ids),
     ("peers", told::peers),

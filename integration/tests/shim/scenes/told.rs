@@ -62,6 +62,14 @@ fn an_operation_of_a_stream_goes_to_its_variable_wherever_that_is_by_now() {
 }
 
 #[test]
+fn where_there_is_no_memory_there_is_no_number_of_memory_after_a_fault_either() {
+    once(|subject| {
+        let line = play_alone(subject, "nowhere", &[]);
+        assert_eq!(line["heard"], json!({ "found": FOUND, "numbers": [[0, 0], [0, 0]] }), "{subject}: {line}");
+    });
+}
+
+#[test]
 fn memory_of_a_pool_that_is_destroyed_counts_for_no_other_pool_with_its_handle() {
     once(|subject| {
         let line = play_alone(subject, "pools-with-one-handle", &[]);

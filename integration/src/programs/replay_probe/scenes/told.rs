@@ -12,6 +12,8 @@ use std::ptr::null_mut;
 /// Faults that are recovered from, one after the other.
 const FAULTS: usize = 2;
 const SIZE: usize = 4096;
+/// Where no driver has memory.
+const NOWHERE: u64 = 0x1234_5600_0000;
 /// A module with a variable and nothing else.
 const VARIABLE: &str = "\
 .version 8.0
@@ -87,6 +89,21 @@ pub(super) fn pointers(stage: &Stage) -> Result<Value, GpuError> {
     }
     let is_of_two = |(buffer, address): &(u64, u64)| numbers.iter().any(|(of, at)| of == buffer && at != address);
     Ok(json!({ "told": all, "shared": numbers.iter().filter(|number| is_of_two(number)).count() }))
+}
+
+/// Addresses where there is no memory: their number before a fault and after it.
+pub(super) fn nowhere(stage: &Stage) -> Result<Value, GpuError> {
+    let number = || {
+        let mut attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_BUFFER_ID;
+        let mut number: c_ulonglong = u64::MAX;
+        let mut place = (&raw mut number).cast();
+        // SAFETY: the result is a variable of ours, as large as the attribute.
+        let told = unsafe { sys::cuPointerGetAttributes(1, &raw mut attribute, &raw mut place, NOWHERE) };
+        json!([code(told), number])
+    };
+    let before = number();
+    let found = fault(stage)?;
+    Ok(json!({ "found": found, "numbers": [before, number()] }))
 }
 
 /// A pool is destroyed while some of its memory is there, and another one has its handle: of which pool that memory is said to
