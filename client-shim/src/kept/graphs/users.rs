@@ -80,15 +80,20 @@ pub(crate) fn user_object(
         // SAFETY: as the program calls it, but for whom it calls.
         unsafe { function(place, ptr::without_provenance_mut(number), ours, references, flags) }
     });
-    OBJECTS.with(|objects| {
-        if !answer.is_success() {
-            objects.open.remove(&number);
-        } else if let Some(object) = objects.open.get_mut(&number) {
-            // SAFETY: the driver has just written there.
-            let key = unsafe { place.read_unaligned() }.key();
-            object.key = Some(key);
-            account::made("cuUserObjectCreate", Reason::Graph, key);
-        }
+    if !answer.is_success() {
+        OBJECTS.with(|objects| objects.open.remove(&number));
+        return Ok(answer);
+    }
+    // SAFETY: the driver has just written there.
+    let key = unsafe { place.read_unaligned() }.key();
+    // Before its end can take it out of the count.
+    account::made("cuUserObjectCreate", Reason::Graph, key);
+    let is_there = OBJECTS.with(|objects| {
+        let object = objects.open.get_mut(&number);
+        object.map(|object| object.key = Some(key)).is_some()
     });
+    if !is_there {
+        account::gone(key);
+    }
     Ok(answer)
 }
