@@ -197,7 +197,11 @@ pub(crate) fn retain(
     if answer.is_success() && !handle.is_null() {
         // SAFETY: the driver has just written there.
         let handle = unsafe { *handle };
-        own(|own| own.retain(handle.key(), at))?;
+        if own(|own| own.is_new_multicast(handle.key(), at))? {
+            multicast("cuMemRetainAllocationHandle", Reason::Multicast, handle)?;
+        } else {
+            own(|own| own.retain(handle.key(), at))?;
+        }
     }
     Ok(answer)
 }

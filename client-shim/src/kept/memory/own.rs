@@ -143,6 +143,13 @@ impl Own {
         }
     }
 
+    /// Whether a handle that was had of the mapping at an address is of a multicast object, as none is held: what is mapped there
+    /// is no allocation.
+    pub(crate) fn is_new_multicast(&self, handle: u64, address: u64) -> bool {
+        let is_unknown = self.mapping_around(address).is_some_and(|mapping| mapping.id.is_none());
+        is_unknown && !self.multicasts.contains_key(&handle) && !self.handles.contains_key(&handle)
+    }
+
     /// A handle is released once. Done before the driver is asked, so that the handle is not yet anyone else's.
     /// What is dropped closes its descriptor.
     pub(crate) fn release(&mut self, handle: u64) -> Released {

@@ -142,6 +142,8 @@ const SCENES: &[(&str, Scene)] = &[
     ("detached-once", contexts::detached_once),
     ("detached-twice", contexts::detached_twice),
     ("green-context", contexts::green),
+    ("with-retained-multicast", counted::with_retained_multicast),
+    ("after-retained-multicast", counted::after_retained_multicast),
     ("with-texture-reference", counted::with_texture),
     ("after-texture-reference", counted::after_texture),
 ];

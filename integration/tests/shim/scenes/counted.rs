@@ -46,6 +46,11 @@ fn a_multicast_object_of_another_process_is_in_the_way_once_it_is_used_as_one_un
 }
 
 #[test]
+fn a_multicast_object_is_in_the_way_by_a_handle_that_was_had_of_its_mapping() {
+    is_in_the_way_until_it_ends("retained-multicast");
+}
+
+#[test]
 fn a_texture_reference_is_in_the_way_until_its_module_is_unloaded() {
     is_in_the_way_until_it_ends("texture-reference");
 }

@@ -109,3 +109,13 @@ fn what_is_used_as_a_multicast_object_was_none_of_the_allocations() {
     drop(own.unmap(0x1000_0000, SIZE));
     assert_eq!(own.totals(), [0; 6]);
 }
+
+#[test]
+fn a_handle_of_a_mapping_of_no_allocation_is_a_multicast_objects_until_it_is_held() {
+    let mut own = Own::default();
+    assert!(!own.map(0x1000_0000, SIZE, 0, 7));
+    assert!(own.is_new_multicast(7, 0x1000_0000) && !own.is_new_multicast(7, 0x1000_0000 + SIZE));
+    own.create(8, SIZE, 0, None, false);
+    assert!(own.map(0x2000_0000, SIZE, 0, 8));
+    assert!(!own.is_new_multicast(8, 0x2000_0000), "it is an allocation's");
+}

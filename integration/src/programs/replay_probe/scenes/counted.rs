@@ -101,6 +101,29 @@ fn imported_multicast(ends: bool) -> Result<(), GpuError> {
     if ends { check("cuMemRelease", unsafe { sys::cuMemRelease(handle) }) } else { Ok(()) }
 }
 
+/// A multicast object whose handle was released while it was mapped, and had again by the mapping, which is gone: that one is
+/// released if `ends`.
+fn retained_multicast(ends: bool) -> Result<(), GpuError> {
+    let (mut made, mut handle, mut address) = (0, 0, 0);
+    let prop = sys::CUmulticastObjectProp { numDevices: 1, size: SIZE, handleTypes: 1, flags: 0 };
+    // SAFETY: the results are variables of ours, here and below.
+    check("cuMulticastCreate", unsafe { sys::cuMulticastCreate(&raw mut made, &raw const prop) })?;
+    // SAFETY: as above.
+    check("cuMemAddressReserve", unsafe { sys::cuMemAddressReserve(&raw mut address, SIZE, 0, 0, 0) })?;
+    // SAFETY: both are ours.
+    check("cuMemMap", unsafe { sys::cuMemMap(address, SIZE, 0, made, 0) })?;
+    // SAFETY: it is not used again.
+    check("cuMemRelease", unsafe { sys::cuMemRelease(made) })?;
+    let place = without_provenance_mut(usize::try_from(address).unwrap_or(0));
+    // SAFETY: as above.
+    let retained = unsafe { sys::cuMemRetainAllocationHandle(&raw mut handle, place) };
+    check("cuMemRetainAllocationHandle", retained)?;
+    // SAFETY: it is not used again.
+    check("cuMemUnmap", unsafe { sys::cuMemUnmap(address, SIZE) })?;
+    // SAFETY: as above.
+    if ends { check("cuMemRelease", unsafe { sys::cuMemRelease(handle) }) } else { Ok(()) }
+}
+
 /// A texture reference of a module, which is unloaded if `ends`.
 fn texture(ends: bool) -> Result<(), GpuError> {
     let (module, mut reference) = (module(KERNELS)?, null_mut());
@@ -219,6 +242,14 @@ pub(super) fn with_imported_multicast(stage: &Stage) -> Result<Value, GpuError> 
 
 pub(super) fn after_imported_multicast(stage: &Stage) -> Result<Value, GpuError> {
     there(stage, imported_multicast, true)
+}
+
+pub(super) fn with_retained_multicast(stage: &Stage) -> Result<Value, GpuError> {
+    there(stage, retained_multicast, false)
+}
+
+pub(super) fn after_retained_multicast(stage: &Stage) -> Result<Value, GpuError> {
+    there(stage, retained_multicast, true)
 }
 
 pub(super) fn with_texture(stage: &Stage) -> Result<Value, GpuError> {
