@@ -23,7 +23,8 @@ pub(crate) struct Pool {
     /// The most that it may have in bytes, 0 for all that there is.
     most: usize,
     used: usize,
-    high: usize,
+    /// The most that was reserved and used, since each was begun anew.
+    highs: [usize; 2],
     /// Of attributes that were set.
     settings: Table<u32, u64>,
     /// What other devices may do, by ordinal.
@@ -107,7 +108,7 @@ impl Pools {
     pub(crate) fn took(&mut self, handle: usize, address: usize, size: usize) {
         if let Some(pool) = self.by_handle.get_mut(&handle) {
             pool.used += size;
-            pool.high = pool.high.max(pool.used);
+            pool.highs = pool.highs.map(|high| high.max(pool.used));
         }
         self.of.insert(address, (handle, size));
     }
@@ -128,7 +129,7 @@ impl Pool {
         let count = |count: usize| u64::try_from(count).map_err(|_| Code::UNKNOWN);
         match attribute {
             _ if CURRENTS.contains(&attribute) => count(self.used),
-            _ if HIGHS.contains(&attribute) => count(self.high),
+            _ if HIGHS.contains(&attribute) => count(self.highs[usize::from(attribute == HIGHS[1])]),
             LAST_SETTING => Ok(self.settings.get(&attribute).copied().unwrap_or(0)),
             1..LAST_SETTING => Ok(self.settings.get(&attribute).copied().unwrap_or(1)),
             _ => Err(Code::INVALID_VALUE),
@@ -148,7 +149,7 @@ impl Pool {
                 Ok(())
             }
             (_, 0) if HIGHS.contains(&attribute) => {
-                self.high = self.used;
+                self.highs[usize::from(attribute == HIGHS[1])] = self.used;
                 Ok(())
             }
             _ => Err(Code::INVALID_VALUE),

@@ -8,7 +8,7 @@ pub(crate) mod known;
 use std::ffi::c_void;
 
 use super::{
-    freeing,
+    Memory, freeing,
     region::{self, DEVICE, PINNED},
 };
 use crate::cuda::{
@@ -36,9 +36,11 @@ use known::Pool;
 const READ_WRITE: u32 = 3;
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`: this and those before it are set, those behind it are counts.
 const THRESHOLD: CUmemPool_attribute = 4;
-/// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`, `CU_MEMPOOL_ATTR_USED_MEM_CURRENT`; the highest of each follows it.
+/// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`, `CU_MEMPOOL_ATTR_USED_MEM_CURRENT`, and the highest of each.
 const RESERVED: CUmemPool_attribute = 5;
+const MOST_RESERVED: CUmemPool_attribute = 6;
 const USED: CUmemPool_attribute = 7;
+const MOST_USED: CUmemPool_attribute = 8;
 
 /// `CUmemPoolProps`, of every release alike.
 #[repr(C)]
@@ -168,15 +170,21 @@ pub(crate) fn chosen_for(
     Ok(())
 }
 
-/// After `cuMemPoolGetAttribute`: what is ours counts as the pool's, as much as reserved as is used.
+/// After `cuMemPoolGetAttribute`: what is ours counts as the pool's. What its threshold keeps is reserved, besides what is used.
 pub(crate) fn attribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void) -> Result<(), Bypass> {
     // What was freed in a stream's order counts no longer when its time has come.
     freeing::reclaim()?;
     let Some(known) = memory(|memory| memory.slabs.pools.get(pool.0))? else { return Ok(()) };
     let [used, high] = known.usage();
+    let [reserved, most] = memory(|memory| {
+        let empty = memory.slabs.empty(known.device);
+        memory.slabs.pools.reserved(pool.0, empty)
+    })?;
     let more = match attribute {
-        RESERVED | USED => used,
-        attribute if [RESERVED + 1, USED + 1].contains(&attribute) => high,
+        RESERVED => reserved,
+        MOST_RESERVED => most,
+        USED => used,
+        MOST_USED => high,
         _ => return Ok(()),
     };
     let place = value.cast::<u64>();
@@ -196,7 +204,11 @@ pub(crate) fn set_attribute(
     if attribute > THRESHOLD {
         // What was highest begins anew; nothing else can be set there.
         freeing::reclaim()?;
-        return memory(|memory| memory.slabs.pools.begin_high(pool.0));
+        return memory(|Memory { slabs, .. }| match (attribute, slabs.pools.get(pool.0)) {
+            (MOST_RESERVED, Some(known)) => slabs.pools.begin_most_reserved(pool.0, slabs.empty(known.device)),
+            (MOST_USED, _) => slabs.pools.begin_high(pool.0),
+            _ => {}
+        });
     }
     let word = match attribute {
         // SAFETY: the driver has just read so many bytes.

@@ -112,6 +112,7 @@ const SCENES: &[(&str, Scene)] = &[
     ("operations-on-variables", told::operations),
     ("nowhere", told::nowhere),
     ("pools-with-one-handle", told::pools_with_one_handle),
+    ("reserved-of-a-pool", told::reserved),
     ("numbers-of-objects", told::ids),
     ("peers", told::peers),
     ("freed-elsewhere", told::freed_elsewhere),

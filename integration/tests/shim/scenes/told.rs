@@ -77,3 +77,15 @@ fn memory_of_a_pool_that_is_destroyed_counts_for_no_other_pool_with_its_handle()
         assert_eq!(line["heard"], heard, "{subject}: {line}");
     });
 }
+
+/// Pieces that are reserved, that were at most, and that are used.
+#[test]
+fn what_a_pool_is_told_to_keep_is_reserved_until_it_is_trimmed() {
+    once(|subject| {
+        let line = play_alone(subject, "reserved-of-a-pool", &[]);
+        let heard = json!({
+            "used": [1, 1, 1], "kept": [1, 1, 0], "anew": [1, 1, 0], "trimmed": [0, 1, 0], "all_anew": [0, 0, 0],
+        });
+        assert_eq!(line["heard"], heard, "{subject}: {line}");
+    });
+}

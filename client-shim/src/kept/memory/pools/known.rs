@@ -18,6 +18,8 @@ pub(crate) struct Pool {
     threshold: u64,
     used: u64,
     high: u64,
+    /// The most bytes that were found to be used or kept for it.
+    most_reserved: u64,
     /// A number that no other pool has, or had: a handle is given out again.
     number: u64,
 }
@@ -46,7 +48,7 @@ impl Pools {
     pub(crate) fn know(&mut self, handle: usize, device: CUdevice, most: u64) {
         let number = self.last_number + 1;
         let pool = self.by_handle.entry(handle);
-        let known = pool.or_insert(Pool { device, most, threshold: 0, used: 0, high: 0, number });
+        let known = pool.or_insert(Pool { device, most, threshold: 0, used: 0, high: 0, most_reserved: 0, number });
         self.last_number = self.last_number.max(known.number);
     }
 
@@ -71,6 +73,7 @@ impl Pools {
         if let Some(pool) = self.by_handle.get_mut(&handle) {
             pool.used += size;
             pool.high = pool.high.max(pool.used);
+            pool.most_reserved = pool.most_reserved.max(pool.used);
             self.pieces.insert(address, Piece { handle, number: pool.number, size });
         }
     }
@@ -101,6 +104,24 @@ impl Pools {
     /// How many bytes it may hold that are not used.
     pub(in crate::kept::memory) fn keeps(&self, handle: usize) -> u64 {
         self.get(handle).map_or(0, |pool| pool.threshold.saturating_sub(pool.used))
+    }
+
+    /// Bytes that are used or kept for a pool, of so many that its device keeps empty, and at most since that was begun. What
+    /// is empty is kept for each pool of the device whose threshold is above what it uses.
+    pub(in crate::kept::memory) fn reserved(&mut self, handle: usize, empty: u64) -> [u64; 2] {
+        let keeps = self.keeps(handle);
+        let Some(pool) = self.by_handle.get_mut(&handle) else { return [0; 2] };
+        let now = pool.used.saturating_add(empty.min(keeps));
+        pool.most_reserved = pool.most_reserved.max(now);
+        [now, pool.most_reserved]
+    }
+
+    /// What was reserved at most begins anew, with so many bytes that the device keeps empty.
+    pub(in crate::kept::memory) fn begin_most_reserved(&mut self, handle: usize, empty: u64) {
+        if let Some(pool) = self.by_handle.get_mut(&handle) {
+            pool.most_reserved = 0;
+        }
+        self.reserved(handle, empty);
     }
 
     /// What was used at most begins anew.
@@ -181,5 +202,21 @@ mod tests {
         pools.gave(0x1000);
         pools.restore(0x10, pool);
         assert_eq!((pools.of(0x2000), pools.get(0x10).map(|pool| pool.usage())), (Some(0x10), Some([5, 65])));
+    }
+
+    #[test]
+    fn what_is_kept_empty_is_reserved_as_far_as_the_pool_may_hold_it() {
+        let mut pools = Pools::default();
+        pools.know(0x10, 0, 0);
+        pools.took(0x10, 0x1000, 60);
+        assert_eq!(pools.reserved(0x10, 40), [60, 60], "it is told to keep nothing");
+        pools.set_threshold(0x10, 80);
+        assert_eq!([pools.reserved(0x10, 40), pools.reserved(0x10, 5)], [[80, 80], [65, 80]]);
+        pools.gave(0x1000);
+        assert_eq!(pools.reserved(0x10, 100), [80, 80]);
+        pools.begin_high(0x10);
+        assert_eq!((pools.reserved(0x10, 0), pools.get(0x10).map(|pool| pool.usage())), ([0, 80], Some([0, 0])));
+        pools.begin_most_reserved(0x10, 20);
+        assert_eq!([pools.reserved(0x10, 0), pools.reserved(0x20, 20)], [[0, 20], [0, 0]]);
     }
 }

@@ -58,7 +58,7 @@ impl Slabs {
     }
 
     /// Bytes of them.
-    pub(super) fn empty(&self, device: CUdevice) -> u64 {
+    pub(in crate::kept::memory) fn empty(&self, device: CUdevice) -> u64 {
         self.all_empty(device).map(|(_, size)| size).sum()
     }
 

@@ -12,6 +12,8 @@ use std::ptr::null_mut;
 /// Faults that are recovered from, one after the other.
 const FAULTS: usize = 2;
 const SIZE: usize = 4096;
+/// A piece of memory that has pages for itself.
+const PIECE: usize = 40 << 20;
 /// Where no driver has memory.
 const NOWHERE: u64 = 0x1234_5600_0000;
 /// A module with a variable and nothing else.
@@ -121,6 +123,30 @@ pub(super) fn pools_with_one_handle(_stage: &Stage) -> Result<Value, GpuError> {
     let after = used(second)?;
     let taken = pools::allocate_from(second, SIZE).map_or_else(|error| error.code, |_| 0);
     Ok(json!({ "is_same": first == second, "pool": of, "used": [before, after], "taken": taken }))
+}
+
+/// A pool of the program's own that is told to keep what it has: what it has in sum and at most, by pieces of memory, with one
+/// that is used, with none, when what was most begins anew, and when it is trimmed.
+pub(super) fn reserved(_stage: &Stage) -> Result<Value, GpuError> {
+    let pool = pools::own_pool()?;
+    let told = || {
+        let of = |attribute| pools::attribute(pool, attribute).map(|bytes| bytes.div_ceil(PIECE as u64));
+        let reserved = of(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
+        let most = of(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)?;
+        Ok::<_, GpuError>(json!([reserved, most, of(Attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?]))
+    };
+    pools::set(pool, Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)?;
+    let address = pools::allocate_from(pool, PIECE)?;
+    let used = told()?;
+    pools::free_and_wait(address)?;
+    let kept = told()?;
+    pools::set(pool, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)?;
+    let anew = told()?;
+    // SAFETY: it is ours.
+    check("cuMemPoolTrimTo", unsafe { sys::cuMemPoolTrimTo(pool, 0) })?;
+    let trimmed = told()?;
+    pools::set(pool, Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0)?;
+    Ok(json!({ "used": used, "kept": kept, "anew": anew, "trimmed": trimmed, "all_anew": told()? }))
 }
 
 fn context_id(of: sys::CUcontext) -> Result<u64, GpuError> {
