@@ -131,7 +131,8 @@ class Files(unittest.TestCase):
 
     def hook(self, name: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """A hook of Slurm's, with the programs in the folder before those of the system."""
-        environment = {"MPS_HOOK_PATH": f"{self.folder}/bin:/usr/bin:/bin", "MPS_HOOK_TRIES": "2", **variables}
+        environment = {"MPS_HOOK_PATH": f"{self.folder}/bin:/usr/bin:/bin", "MPS_HOOK_TRIES": "2",
+                       "MPS_HOOK_ENVIRONMENT": f"{self.folder}/environment", **variables}
         return run("sh", PACKAGING / "slurm" / name, env=environment)
 
     def test_the_prolog_starts_the_daemon_for_jobs_with_gpus_alone(self) -> None:
@@ -171,14 +172,43 @@ class Files(unittest.TestCase):
         self.assertEqual(run_for({"SLURM_JOB_ID": "7"}), 0)
         self.assertEqual(self.said(), [f"stop-client --cgroup {cgroups}/{job}" for job in jobs])
 
+    def test_the_hooks_ask_the_units_daemon_and_wait_for_none_that_is_stopped(self) -> None:
+        """Not whose daemon is in the folder where programs look that know nothing."""
+        said, job = self.folder / "said", self.folder / "system.slice/slurmstepd.scope/job_7"
+        job.mkdir(parents=True)
+        self.script("nvidia-cuda-mps-control", f'echo "$CUDA_MPS_PIPE_DIRECTORY" >>{said}')
+        self.script("systemctl", "exit 5")
+        self.script("logger", f'echo "$*" >>{said}')
+        variables = {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0", "MPS_HOOK_CGROUPS": str(self.folder)}
+        for text, directory in (
+            (None, "/run/nvidia-mps"),
+            ("MPS_LOG_LEVEL=debug\n#CUDA_MPS_PIPE_DIRECTORY=/no\n", "/run/nvidia-mps"),
+            ("CUDA_MPS_PIPE_DIRECTORY=/no\nCUDA_MPS_PIPE_DIRECTORY=/srv/mps\nCUDA_MPS_LOG_DIRECTORY=/no\n", "/srv/mps"),
+            ("CUDA_MPS_PIPE_DIRECTORY='/srv/two words' \n", "/srv/two words"),
+        ):
+            if text is not None:
+                (self.folder / "environment").write_text(text)
+            for hook in ("prolog", "epilog"):
+                self.assertEqual(self.hook(hook, **variables).returncode, 0)
+                self.assertEqual(self.said(), [directory], (hook, text))
+                said.unlink()
+        # A daemon that answers nobody: the job is not let in, and the epilog ends all the same.
+        self.script("nvidia-cuda-mps-control", "exec tail -f /dev/null")
+        self.assertEqual(self.hook("prolog", MPS_HOOK_LIMIT="0.1", **variables).returncode, 1)
+        self.assertEqual(self.hook("epilog", MPS_HOOK_LIMIT="0.1", **variables).returncode, 0)
+        self.assertEqual(self.said(), [f"-t mps-epilog job 7: clients in {job} could not all be ended"])
+
     def test_the_task_prolog_prints_what_slurm_reads(self) -> None:
-        expected = "export CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps\n"
         is_there = pathlib.Path("/run/nvidia-mps/control").is_socket()
-        self.assertEqual(self.hook("task-prolog").stdout, expected if is_there else "")
-        text = (PACKAGING / "slurm/task-prolog").read_text().replace("/run/nvidia-mps/control", f"{self.folder}/s")
+        self.assertEqual(self.hook("task-prolog").stdout,
+                         "export CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps\n" if is_there else "")
+        (self.folder / "environment").write_text(f"CUDA_MPS_PIPE_DIRECTORY={self.folder}\n")
+        self.assertEqual(self.hook("task-prolog").stdout, "", "nothing leads to where no daemon is")
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(f"{self.folder}/s")
-            self.assertEqual(run("sh", "-c", text).stdout, expected)
+            listener.bind(f"{self.folder}/control")
+            self.assertEqual(self.hook("task-prolog").stdout, f"export CUDA_MPS_PIPE_DIRECTORY={self.folder}\n")
+            # What is printed would be in the task's environment over the job's own.
+            self.assertEqual(self.hook("task-prolog", CUDA_MPS_PIPE_DIRECTORY="/tmp/jobs-own").stdout, "")
 
     def link(self, sockets: str = "") -> tuple[pathlib.Path, str]:
         """The default folder after the unit's step, and what that has said."""
