@@ -173,6 +173,14 @@ class Kubernetes(Manifests):
         self.assertTrue(pod["hostNetwork"])
         # SIGTERM drains for 25 s, and 10 s are for the cluster.
         self.assertGreaterEqual(pod["terminationGracePeriodSeconds"], 35)
+        # The kubelet ends the container, and every server, after the first process has had its turn (six questions, each
+        # of 10 s and 10 s after the one before).
+        live = container["livenessProbe"]
+        self.assertGreater(live["periodSeconds"] * live["failureThreshold"], 120)
+
+    def test_no_rollout_ends_the_clients_of_nodes_by_itself(self) -> None:
+        (daemon,) = [one for one in self.objects("node.yaml") if one["kind"] == "DaemonSet"]
+        self.assertEqual(daemon["spec"]["updateStrategy"], {"type": "OnDelete"})
 
     def configuration(self) -> str:
         (config,) = [one for one in self.objects("node.yaml") if one["kind"] == "ConfigMap"]
@@ -239,7 +247,7 @@ class Chart(Manifests):
         schema = json.loads((CHART / "values.schema.json").read_text())
         jsonschema.validate(self.values(), schema)
         for wrong in ({"mode": "other"}, {"hostpid": True}, {"pipeDirectory": "run"}, {"port": "9440"},
-                      {"logDirectory": '/a"\n[x]'}, {"image": {"repository": "remps"}}):
+                      {"logDirectory": '/a"\n[x]'}, {"image": {"repository": "remps"}}, {"updateStrategy": "Recreate"}):
             with self.assertRaises(jsonschema.ValidationError, msg=wrong):
                 jsonschema.validate({**self.values(), **wrong}, schema)
         self.assertEqual(set(schema["properties"]) - {"global"}, set(self.values()))
@@ -259,6 +267,7 @@ class Chart(Manifests):
         self.assertEqual((values["port"], values["hostPID"], values["nodeSelector"], values["tolerations"]),
                          (container["livenessProbe"]["httpGet"]["port"], pod["hostPID"], pod["nodeSelector"],
                           pod["tolerations"]))
+        self.assertEqual({"type": values["updateStrategy"]}, daemon["spec"]["updateStrategy"])
 
     def test_the_values_configuration_is_one_that_the_daemon_takes(self) -> None:
         if not PROGRAM.exists():
@@ -289,6 +298,7 @@ class Chart(Manifests):
         self.assertEqual([container.pop("imagePullPolicy"), pod["spec"].pop("priorityClassName")],
                          ["IfNotPresent", "system-node-critical"])
         container.pop("resources")
+        self.assertEqual(made["DaemonSet"]["spec"]["updateStrategy"], told["DaemonSet"]["spec"]["updateStrategy"])
         self.assertEqual(pod["spec"], told["DaemonSet"]["spec"]["template"]["spec"])
 
     def test_whatever_the_values_say_it_is_what_the_api_and_the_daemon_take(self) -> None:
