@@ -178,6 +178,15 @@ class Kubernetes(Manifests):
         live = container["livenessProbe"]
         self.assertGreater(live["periodSeconds"] * live["failureThreshold"], 120)
 
+    def test_an_image_that_nobody_can_pull_is_not_asked_for(self) -> None:
+        """`latest` is pulled each time unless that is said."""
+        (patch,) = self.objects("device-plugin.yaml")
+        pods = [patch, *(one for one in self.objects("node.yaml") if one["kind"] == "DaemonSet")]
+        containers = [one for pod in pods for kind in ("initContainers", "containers")
+                      for one in pod["spec"]["template"]["spec"].get(kind, [])]
+        ours = [one for one in containers if one.get("image") == "remps:latest"]
+        self.assertEqual([one["imagePullPolicy"] for one in ours], ["IfNotPresent"] * 2)
+
     def test_no_rollout_ends_the_clients_of_nodes_by_itself(self) -> None:
         (daemon,) = [one for one in self.objects("node.yaml") if one["kind"] == "DaemonSet"]
         self.assertEqual(daemon["spec"]["updateStrategy"], {"type": "OnDelete"})
@@ -295,15 +304,14 @@ class Chart(Manifests):
         for kind in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding"):
             self.assertEqual(made[kind], told[kind])
         container = pod["spec"]["containers"][0]
-        self.assertEqual([container.pop("imagePullPolicy"), pod["spec"].pop("priorityClassName")],
-                         ["IfNotPresent", "system-node-critical"])
+        self.assertEqual(pod["spec"].pop("priorityClassName"), "system-node-critical")
         container.pop("resources")
         self.assertEqual(made["DaemonSet"]["spec"]["updateStrategy"], told["DaemonSet"]["spec"]["updateStrategy"])
         self.assertEqual(pod["spec"], told["DaemonSet"]["spec"]["template"]["spec"])
 
     def test_whatever_the_values_say_it_is_what_the_api_and_the_daemon_take(self) -> None:
         variants = ({}, {"mode": "claims"}, {"mode": "plugin"}, {"hostPID": "false"}, {"stateDirectory": ""},
-                    {"events": "false"}, {"servers": "[servers.a]"}, {"port": "9555"})
+                    {"events": "false"}, {"servers": "[servers.a]"}, {"port": "9555"}, {"runtimeClassName": "nvidia"})
         texts = []
         for values in variants:
             things = self.rendered(**values)
@@ -318,6 +326,7 @@ class Chart(Manifests):
                 self.assertEqual("node-proc" in volumes, not pod["hostPID"])
                 self.assertEqual('proc = "/host/proc"' in texts[-1], not pod["hostPID"])
                 self.assertEqual("state" in volumes, "stateDirectory" not in values)
+                self.assertEqual(pod.get("runtimeClassName"), values.get("runtimeClassName"))
                 port = str(pod["containers"][0]["livenessProbe"]["httpGet"]["port"])
                 self.assertIn(f'listen = "127.0.0.1:{port}"', texts[-1])
             self.assertEqual("containers = true" in texts[-1], values.get("mode") == "claims")
