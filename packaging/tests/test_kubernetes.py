@@ -237,7 +237,18 @@ class Chart(Manifests):
             opened = sum(one.split()[0] in ("if", "with", "range") for one in actions)
             self.assertEqual(opened, actions.count("end"), file)
             for one in actions:
-                self.assertRegex(one, r"^(if|else|end|eq|printf|\.Values\.|\.Release\.)", file)
+                self.assertRegex(one, r"^(if|else|end|eq|include|\.Values\.|\.Release\.)", file)
+
+    def test_whatever_changes_the_configuration_changes_the_pods(self) -> None:
+        """The mark of a pod's configuration is made of the whole ConfigMap, and not of the values that are in it today."""
+        text = (CHART / "templates/daemonset.yaml").read_text()
+        mark = re.search(r"remps/configuration: {{ (.*) }}", text).group(1)
+        self.assertEqual(mark, 'include (print .Template.BasePath "/config.yaml") . | sha256sum')
+        marks = set()
+        for values in ({}, {"mode": "claims"}, {"hostPID": "false"}, {"stateDirectory": ""}, {"servers": "[servers.a]"}):
+            (daemon,) = [one for one in self.rendered(**values) if one["kind"] == "DaemonSet"]
+            marks.add(daemon["spec"]["template"]["metadata"]["annotations"]["remps/configuration"])
+        self.assertEqual(len(marks), 5)
 
     def test_the_chart_is_called_and_numbered_as_the_program(self) -> None:
         chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
