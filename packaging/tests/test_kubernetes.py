@@ -287,7 +287,8 @@ class Chart(Manifests):
         self.assertEqual((values["port"], values["hostPID"], values["nodeSelector"], values["tolerations"]),
                          (container["livenessProbe"]["httpGet"]["port"], pod["hostPID"], pod["nodeSelector"],
                           pod["tolerations"]))
-        self.assertEqual({"type": values["updateStrategy"]}, daemon["spec"]["updateStrategy"])
+        self.assertEqual((values["updateStrategy"], values["terminationGracePeriodSeconds"]),
+                         (daemon["spec"]["updateStrategy"]["type"], pod["terminationGracePeriodSeconds"]))
 
     def test_the_values_configuration_is_one_that_the_daemon_takes(self) -> None:
         if not PROGRAM.exists():
@@ -322,7 +323,8 @@ class Chart(Manifests):
 
     def test_whatever_the_values_say_it_is_what_the_api_and_the_daemon_take(self) -> None:
         variants = ({}, {"mode": "claims"}, {"mode": "plugin"}, {"hostPID": "false"}, {"stateDirectory": ""},
-                    {"events": "false"}, {"servers": "[servers.a]"}, {"port": "9555"}, {"runtimeClassName": "nvidia"})
+                    {"events": "false"}, {"servers": "[servers.a]"}, {"port": "9555"}, {"runtimeClassName": "nvidia"},
+                    {"terminationGracePeriodSeconds": "90"})
         texts = []
         for values in variants:
             things = self.rendered(**values)
@@ -338,6 +340,7 @@ class Chart(Manifests):
                 self.assertEqual('proc = "/host/proc"' in texts[-1], not pod["hostPID"])
                 self.assertEqual("state" in volumes, "stateDirectory" not in values)
                 self.assertEqual(pod.get("runtimeClassName"), values.get("runtimeClassName"))
+                self.assertEqual(str(pod["terminationGracePeriodSeconds"]), values.get("terminationGracePeriodSeconds", "40"))
                 port = str(pod["containers"][0]["livenessProbe"]["httpGet"]["port"])
                 self.assertIn(f'listen = "127.0.0.1:{port}"', texts[-1])
             self.assertEqual("containers = true" in texts[-1], values.get("mode") == "claims")
