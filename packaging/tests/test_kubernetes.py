@@ -191,6 +191,22 @@ class Kubernetes(Manifests):
         (daemon,) = [one for one in self.objects("node.yaml") if one["kind"] == "DaemonSet"]
         self.assertEqual(daemon["spec"]["updateStrategy"], {"type": "OnDelete"})
 
+    def test_probes_in_a_container_need_nothing_but_the_program(self) -> None:
+        (block,) = [one for one in re.findall(r"```yaml\n(.*?)```", (ROOT / "packaging/monitoring.md").read_text(), re.S)
+                    if "Probe:" in one]
+        probes = yaml.safe_load(block)
+        self.assertEqual(set(probes), {"startupProbe", "livenessProbe", "readinessProbe"})
+        commands = (ROOT / "proto/src/admin/command/names.rs").read_text()
+        for probe in probes.values():
+            program, command, *_options = probe["exec"]["command"]
+            self.assertEqual(program, PROGRAM.name)
+            self.assertIn(f'"{command}"', commands)
+            # The kubelet's own is one second.
+            self.assertGreater(probe["timeoutSeconds"], 1)
+        (daemon,) = [one for one in self.objects("node.yaml") if one["kind"] == "DaemonSet"]
+        live = daemon["spec"]["template"]["spec"]["containers"][0]["livenessProbe"]
+        self.assertEqual(probes["livenessProbe"]["failureThreshold"], live["failureThreshold"])
+
     def configuration(self) -> str:
         (config,) = [one for one in self.objects("node.yaml") if one["kind"] == "ConfigMap"]
         return config["data"]["mps-control.toml"]
