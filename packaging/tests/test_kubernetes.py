@@ -142,6 +142,20 @@ class Kubernetes(Manifests):
         self.assertEqual({one["name"] for one in pod["volumes"]}, {"mps-root", "remps"})
         self.check(whole)
 
+    def test_the_directory_of_nvsentinel_is_mounted_where_the_configuration_says(self) -> None:
+        (patch,) = self.objects("nvsentinel.yaml")
+        whole = merged(merged(PLUGINS, self.objects("device-plugin.yaml")[0]), patch)
+        pod = whole["spec"]["template"]["spec"]
+        (volume,) = [one["hostPath"] for one in pod["volumes"] if one["name"] == "nvsentinel"]
+        (mount,) = [one["mountPath"] for one in pod["containers"][0]["volumeMounts"] if one["name"] == "nvsentinel"]
+        # No pod waits for it where NVSentinel does not run.
+        self.assertEqual(volume["type"], "DirectoryOrCreate")
+        texts = [(MANIFESTS / "nvsentinel.yaml").read_text(), (ROOT / "docs/kubernetes.md").read_text()]
+        sockets = [socket for text in texts for socket in re.findall(r'nvsentinel = "unix:(.*?)"', text)]
+        self.assertEqual([str(pathlib.Path(socket).parent) for socket in sockets], [mount] * 2)
+        self.assertNotIn("nvsentinel.sock", (MANIFESTS / "events.yaml").read_text())
+        self.check(whole)
+
     def test_whatever_is_mounted_is_there_and_every_account_is_made(self) -> None:
         things = self.objects("node.yaml")
         (daemon,) = [one for one in things if one["kind"] == "DaemonSet"]
