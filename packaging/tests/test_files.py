@@ -129,6 +129,23 @@ class Files(unittest.TestCase):
                 packed = archive.extractfile(names[path]).read().decode()
                 self.assertEqual(packed, run(dist / "nvidia-cuda-mps-control", "completions", shell).stdout)
 
+    def test_what_is_typed_twice_keeps_the_vendors_program(self) -> None:
+        """The steps of the documents, in a folder in place of /usr/bin; the second time is an upgrade."""
+        (self.folder / "dist").mkdir()
+        for document in (ROOT / "docs/install.md", PACKAGING / "kubernetes/dra-driver.md"):
+            text = document.read_text()
+            (keep,) = re.findall(r"^ {4}(\[ -e \S*\.nvidia \] \|\|\n.*\n)", text, re.M)
+            (put,) = re.findall(r"^ {4}(install -m 755 \S*nvidia-cuda-mps-control /usr/bin/\S+\n)", text, re.M)
+            steps = (keep + put).replace("/usr/bin/", f"{self.folder}/").replace("target/dist/", "")
+            (self.folder / "nvidia-cuda-mps-control").write_text("theirs")
+            for ours in ("ours", "ours, newer"):
+                (self.folder / "dist/nvidia-cuda-mps-control").write_text(ours)
+                done = run("sh", "-c", steps, cwd=self.folder / "dist")
+                self.assertEqual((done.returncode, done.stdout), (0, ""), document)
+                self.assertEqual((self.folder / "nvidia-cuda-mps-control").read_text(), ours)
+                self.assertEqual((self.folder / "nvidia-cuda-mps-control.nvidia").read_text(), "theirs")
+            (self.folder / "nvidia-cuda-mps-control.nvidia").unlink()
+
     def hook(self, name: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """A hook of Slurm's, with the programs in the folder before those of the system."""
         environment = {"MPS_HOOK_PATH": f"{self.folder}/bin:/usr/bin:/bin", "MPS_HOOK_TRIES": "2",
