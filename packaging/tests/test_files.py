@@ -129,6 +129,29 @@ class Files(unittest.TestCase):
                 packed = archive.extractfile(names[path]).read().decode()
                 self.assertEqual(packed, run(dist / "nvidia-cuda-mps-control", "completions", shell).stdout)
 
+    def test_a_purge_takes_the_logs_and_what_somebody_else_has_put_there_stays(self) -> None:
+        text = (PACKAGING / "debian/postrm").read_text()
+        for place in ("/var/", "/etc/"):
+            text = text.replace(f" {place}", f" {self.folder}{place}")
+        self.script("deb-systemd-helper", "exit 0")
+        logs = self.folder / "var/log/nvidia-mps"
+        files = ["control.log", "server.log", "events.jsonl", "events.jsonl.1", "training/server.log", "red/server.log"]
+        for name in [*files, "red/notes", "notes/notes"]:
+            (logs / name).parent.mkdir(parents=True, exist_ok=True)
+            (logs / name).touch()
+        for is_theirs, left in ((True, {*files, "red/notes", "notes/notes"} - {"events.jsonl", "events.jsonl.1"}),
+                                (False, {"red/notes", "notes/notes"})):
+            # The folder of logs is NVIDIA's package's, or nobody's.
+            self.script("dpkg-query", f"exit {0 if is_theirs else 1}")
+            done = run("sh", "-c", text, "postrm", "purge", env={"PATH": f"{self.folder}/bin:/usr/bin:/bin"})
+            self.assertEqual((done.returncode, done.stdout), (0, ""))
+            self.assertEqual({str(one.relative_to(logs)) for one in logs.rglob("*") if one.is_file()}, left)
+        self.assertFalse((logs / "training").exists())
+        shutil.rmtree(logs / "red")
+        shutil.rmtree(logs / "notes")
+        run("sh", "-c", text, "postrm", "purge", env={"PATH": f"{self.folder}/bin:/usr/bin:/bin"})
+        self.assertFalse(logs.exists())
+
     def test_what_is_typed_twice_keeps_the_vendors_program(self) -> None:
         """The steps of the documents, in a folder in place of /usr/bin; the second time is an upgrade."""
         (self.folder / "dist").mkdir()
