@@ -118,7 +118,14 @@ class Files(unittest.TestCase):
                   if not page.name.startswith("uvm-")),
             ):
                 self.assertIn(name, names)
-            for path in ("bin/nvidia-cuda-mps-control", "libexec/remps/hand-over", "share/remps/slurm/prolog"):
+            # Whatever there is for Kubernetes, which the documents name.
+            for path in (PACKAGING / "kubernetes").rglob("*"):
+                inner = path.relative_to(PACKAGING / "kubernetes")
+                if path.is_file():
+                    self.assertIn(f"share/doc/remps/{inner if path.suffix == '.md' else f'examples/{inner}'}", names)
+            self.assertIn("share/remps/container/Dockerfile", names)
+            for path in ("bin/nvidia-cuda-mps-control", "libexec/remps/hand-over", "share/remps/slurm/prolog",
+                         "share/remps/container/entrypoint"):
                 self.assertEqual(names[path].mode & 0o777, 0o755, path)
             # The completions are those of the very program that is packed.
             for shell, path in (
