@@ -55,7 +55,9 @@ class Entry(unittest.TestCase):
         environment = {"PATH": os.environ["PATH"], "FOLDER": str(self.folder), "CUDA_MPS_PIPE_DIRECTORY": str(self.folder),
                        "MPS_ENTRY_PROGRAM": str(self.daemon)}
         with (self.folder / "said").open("w") as said:
-            process = subprocess.Popen(["sh", CONTAINER / "entrypoint", *words], env=environment,
+            # A shell cannot handle what is ignored when it begins, as SIGHUP below `nohup`.
+            command = ["env", "--default-signal", "sh", CONTAINER / "entrypoint", *words]
+            process = subprocess.Popen(command, env=environment,
                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said)
         self.addCleanup(process.kill)
         return process
