@@ -145,6 +145,27 @@ fn a_signal_hands_everything_over_to_another_daemon() {
 }
 
 #[test]
+fn a_daemon_that_ends_waits_for_its_clients_and_hands_nothing_over() {
+    Stage::run(|stage| {
+        stage.config("drain_timeout = 3600\n");
+        stage.start(&[]);
+        let mut first = Program::attached(stage, ROOT);
+        let server = stage.only(Part::Server);
+        let said = |stage: &Stage, text| stage.wait_for(text, || stage.daemon().output().contains(text));
+        stage.daemon().signal(Signal::SIGTERM);
+        said(stage, "A signal to end: ");
+        stage.daemon().signal(Signal::SIGUSR1);
+        said(stage, "A signal to hand over is refused: the daemon ends");
+        first.ping();
+        first.leave();
+        let finished = stage.take_daemon().finish(LIMIT).expect("it ends");
+        assert_eq!(finished.code, Some(0));
+        stage.lab().wait_gone(server);
+        assert!(!stage.pipe_dir().join("control").exists());
+    });
+}
+
+#[test]
 fn twenty_deaths_in_a_row_under_load_cost_nobody_anything() {
     let baseline = never_killed(&[ROOT]);
     Stage::run(|stage| {

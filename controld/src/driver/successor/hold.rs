@@ -39,6 +39,12 @@ impl Driver {
 
     /// Ends this process and leaves everything to a successor: an upgrade of the binary that no client notices.
     pub(in crate::driver) fn hand_over(&mut self) {
+        if self.core.is_quitting() {
+            // Also where it was asked before the end was, and the holder has answered since: nobody would start the next one.
+            self.successor.stays();
+            self.say("A signal to hand over is refused: the daemon ends, and waits for its clients");
+            return;
+        }
         if !self.successor.may_leave() {
             self.say("A signal to hand over: there is no holder process yet to leave anything with");
             return;
