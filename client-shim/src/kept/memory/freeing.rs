@@ -101,8 +101,13 @@ pub(crate) fn in_order_per_thread(
 }
 
 /// What the order of a stream is known by; 0 where nobody would see the stream end.
-pub(super) fn order_of(stream: CUstream, is_per_thread: bool, current: usize) -> usize {
-    if settings::is_recording() { progress::named(stream, is_per_thread, names::name_of(current)).0 } else { 0 }
+pub(super) fn order_of(stream: CUstream, is_per_thread: bool) -> Result<usize, Bypass> {
+    if !settings::is_recording() {
+        return Ok(0);
+    }
+    // A default stream is the current context's, and need not be the one in whose place a green one is.
+    let current = if stream.0 < FIRST_HANDLE { names::name_of(of_streams()?) } else { 0 };
+    Ok(progress::named(stream, is_per_thread, current).0)
 }
 
 /// The context of a stream that has a handle. It is not captured, so the driver may be asked.
@@ -135,7 +140,7 @@ fn after(
     }
     // An event can be recorded in a stream of its own context alone, which need not be the current one.
     let event_context = context_of(stream).map_or_else(of_streams, Ok)?;
-    let order = order_of(stream, is_per_thread, event_context);
+    let order = order_of(stream, is_per_thread)?;
     let Some(block) = memory(|memory| memory.slabs.mark_freed(address))? else {
         return Ok(CUresult::CUDA_ERROR_INVALID_VALUE);
     };

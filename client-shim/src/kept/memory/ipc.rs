@@ -58,12 +58,11 @@ pub(crate) fn export(
     if handle.is_null() {
         return Err(Bypass::ForTheDriver);
     }
-    let found = memory(|memory| memory.slabs.piece_around(address).zip(memory.slabs.around(address)))?;
-    let (piece, (_, of)) = found.ok_or(Bypass::NotOurs)?;
+    let piece = memory(|memory| memory.slabs.piece_around(address))?.ok_or(Bypass::NotOurs)?;
     match passing::listening(Kind::Memory, find) {
         Ok(secret) => {
             let (block, offset) = (piece.block, piece.start - piece.base);
-            let said = Said { secret, block, piece: piece.slab, size: piece.size, offset, length: of.size };
+            let said = Said { secret, block, piece: piece.slab, size: piece.size, offset, length: piece.length };
             // SAFETY: the program wants it there.
             unsafe { handle.write_unaligned(said.write()) };
             Ok(CUresult::CUDA_SUCCESS)

@@ -73,18 +73,18 @@ pub(crate) fn create(
             created(unsafe { *handle }, size, asked.location.id, is_exportable_by_us)?;
             return Ok(answer);
         }
+        // The program has asked for just that.
+        if !is_exportable_by_us {
+            return Ok(answer);
+        }
     }
     let answer = driver.pass();
     if answer.is_success() {
         // SAFETY: the driver has just written there.
         let handle = unsafe { *handle };
-        if is_for_a_device && !is_exportable_by_us {
-            created(handle, size, asked.location.id, false)?;
-        } else {
-            let reason = if is_for_a_device { Reason::NotExportable } else { Reason::NotOnADevice };
-            own(|own| own.create(handle.key(), bytes(size), asked.location.id, None, false))?;
-            account::passed("cuMemCreate", reason, bytes(size));
-        }
+        let reason = if is_for_a_device { Reason::NotExportable } else { Reason::NotOnADevice };
+        own(|own| own.create(handle.key(), bytes(size), asked.location.id, None, false))?;
+        account::passed("cuMemCreate", reason, bytes(size));
     }
     Ok(answer)
 }

@@ -143,11 +143,13 @@ enum Place {
 }
 
 fn placed(memory: &Memory, address: u64) -> Option<Place> {
-    match (memory.slabs.around(address), memory.ipc.around(address)) {
-        (Some((start, block)), _) => Some(Place::Block(start, block)),
-        (None, Some(Some(block))) => Some(Place::Opened(block)),
-        (None, Some(None)) => Some(Place::Hole),
-        (None, None) => memory.slabs.is_hole(address).then_some(Place::Hole),
+    if let Some((start, block)) = memory.slabs.around(address) {
+        return Some(Place::Block(start, block));
+    }
+    match memory.ipc.around(address) {
+        Some(Some(block)) => Some(Place::Opened(block)),
+        Some(None) => Some(Place::Hole),
+        None => memory.slabs.is_hole(address).then_some(Place::Hole),
     }
 }
 

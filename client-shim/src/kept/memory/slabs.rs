@@ -70,6 +70,8 @@ pub(super) struct Piece {
     pub(super) block: u64,
     /// Its address.
     pub(super) start: u64,
+    /// Its bytes.
+    pub(super) length: u64,
     /// Such a number of the slab.
     pub(super) slab: u64,
     /// The slab's address.
@@ -187,7 +189,14 @@ impl Slabs {
     pub(super) fn piece_around(&self, address: u64) -> Option<Piece> {
         let (start, block) = self.around(address)?;
         let Region { base, size, descriptor, .. } = &self.slabs.get(&block.slab)?.region;
-        Some(Piece { block: block.number, start, slab: descriptor.serial(), base: *base, size: *size })
+        Some(Piece {
+            block: block.number,
+            start,
+            length: block.size,
+            slab: descriptor.serial(),
+            base: *base,
+            size: *size,
+        })
     }
 
     /// What keeps the slab of the block of this number, which the program has not freed.

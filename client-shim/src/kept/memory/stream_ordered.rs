@@ -21,7 +21,7 @@ use crate::cuda::{
 use crate::kept::{
     account::{self, Reason},
     memory,
-    objects::current::{current, of_streams},
+    objects::current::current,
 };
 
 /// Logic of `cuMemAllocAsync`.
@@ -88,11 +88,11 @@ fn obtain_from(
     let bytes = size.key();
     let mut why = Reason::StreamOrdered;
     let (context, device) = current()?;
-    if is_ours(stream, is_per_thread)?
+    if is_ours(stream, is_per_thread, context)
         && let pool = pool()?
         && let Some(known) = known(pool, device)?
     {
-        let order = freeing::order_of(stream, is_per_thread, of_streams()?);
+        let order = freeing::order_of(stream, is_per_thread)?;
         let wish = Wish { context, pool: pool.0, size: bytes };
         let mut again = memory(|memory| memory.slabs.again(order, &wish))?;
         if again.is_none() && !known.has_room(bytes) {
@@ -152,13 +152,12 @@ fn behind_another(stream: CUstream, is_per_thread: bool, wish: &Wish) -> Result<
     Ok(None)
 }
 
-/// Whether memory for this stream can be ours: it is a stream of the current context, and it is not being captured.
-fn is_ours(stream: CUstream, is_per_thread: bool) -> Result<bool, Bypass> {
-    let (context, _) = current()?;
+/// Whether memory for this stream can be ours: it is a stream of the current context, `context`, and it is not being captured.
+fn is_ours(stream: CUstream, is_per_thread: bool, context: usize) -> bool {
     let mut status: CUstreamCaptureStatus = 0;
     let mut of = CUcontext(context);
     if stream.0 >= FIRST_HANDLE && !driver!(stream::cuStreamGetCtx(stream, &raw mut of)).is_success() {
-        return Ok(false);
+        return false;
     }
     // A default stream that is being captured is the driver's to refuse.
     let answer = if is_per_thread {
@@ -166,5 +165,5 @@ fn is_ours(stream: CUstream, is_per_thread: bool) -> Result<bool, Bypass> {
     } else {
         driver!(stream::cuStreamIsCapturing(stream, &raw mut status))
     };
-    Ok(of.0 == context && answer.is_success() && status == 0)
+    of.0 == context && answer.is_success() && status == 0
 }
